@@ -229,18 +229,6 @@ def test_a_metric_that_the_environment_names_needs_a_number_to_keep(monkeypatch)
             "better, 'max' if more is",
         ),
         (
-            {"best_mode": "max"},
-            ConfigError,
-            "best_mode is 'max', but keep_best is not given; give how many of the "
-            "best checkpoints to keep, or leave best_mode out",
-        ),
-        (
-            {"keep_best": -1},
-            ConfigError,
-            "RunConfig: keep_best is -1; give how many of the best checkpoints to "
-            "keep, or 0 for none",
-        ),
-        (
             {"best_metric": 3},
             ConfigTypeError,
             "RunConfig: best_metric is 3 (int); give the name of a metric of the "

@@ -58,15 +58,6 @@ def test_an_event_file_that_is_cut_off_gives_what_it_has(tmp_path):
     assert counts == {0, 1, 2, 3}
 
 
-def test_an_event_file_that_cannot_be_read_is_named(tmp_path):
-    tell(tmp_path)
-    (tmp_path / "events.out.folder").mkdir()
-    with pytest.raises(
-        CheckpointError, match=r"events.out.folder' cannot be read: it is not a"
-    ):
-        cost.read(str(tmp_path))
-
-
 def test_the_least_time_is_lost_at_the_advised_interval():
     costs = Costs(count=5, blocked_secs=0.5, write_secs=1.5, interval_secs=600.0)
     mtbf_secs = 24 * 3600

@@ -4,8 +4,6 @@ import errno
 import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 
@@ -531,33 +529,6 @@ def test_where_there_are_no_links_the_graph_is_written_each_time(tmp_path, monke
     metas = [tmp_path / f"model.ckpt-{number}.meta" for number in (0, 2, 3)]
     assert len({meta.stat().st_ino for meta in metas}) == 3
     assert len({meta.read_bytes() for meta in metas}) == 1
-
-
-def test_it_saves_with_the_behaviour_of_tensorflow_1(tmp_path):
-    program = f"""
-import estimator_runtime as er
-import tensorflow as tf
-tf.compat.v1.disable_v2_behavior()
-train = tf.compat.v1.train
-weight = tf.compat.v1.get_variable("weight", initializer=[0.0] * 1000)
-with tf.control_dependencies([weight.assign_add([1.0] * 1000)]):
-    step = train.get_or_create_global_step().assign_add(1).op
-with er.MonitoredTrainingSession(
-    checkpoint_dir={str(tmp_path)!r}, save_checkpoint_steps=2
-) as session:
-    for _ in range(5):
-        session.run(step)
-print(sorted({{type(hook).__name__ for hook in session._hooks}}))
-"""
-    result = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert "'CheckpointHook'" in result.stdout, result.stderr
-    assert weights(tmp_path) == {0: 0, 2: 2, 4: 4, 5: 5}
 
 
 def test_what_is_being_written_when_the_program_fails_is_saved(tmp_path, may_write):

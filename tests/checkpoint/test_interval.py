@@ -93,29 +93,6 @@ def test_configs_of_other_classes_follow_the_environment_too(
     assert saved_steps(tmp_path) == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(
-    ("given", "is_ignored"),
-    [
-        ({}, False),
-        ({"save_checkpoint_steps": 100}, True),
-        ({"save_checkpoint_secs": 60}, True),
-        ({"save_checkpoint_secs": None}, True),
-    ],
-)
-def test_the_log_says_that_an_interval_of_the_program_overrides_an_overhead(
-    monkeypatch, caplog, tmp_path, given, is_ignored
-):
-    monkeypatch.setenv(VARIABLE, "0.05")
-    with tf.Graph().as_default():
-        train.get_or_create_global_step()
-        with er.MonitoredTrainingSession(checkpoint_dir=str(tmp_path), **given):
-            pass
-    assert [line for line in caplog.messages if "checkpoint_overhead" in line] == [
-        "checkpoint_overhead=0.05 has no effect: the program sets an interval of its "
-        "own for checkpoints"
-    ] * is_ignored
-
-
 @pytest.mark.parametrize("name", ["save_checkpoints_steps", "save_checkpoints_secs"])
 def test_an_overhead_beside_an_interval_is_refused(name):
     for make in (er.RunConfig, er.RunConfig().replace):

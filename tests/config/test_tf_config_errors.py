@@ -1,7 +1,6 @@
-"""Every bad form of TF_CONFIG, and the one line that each of them ends in."""
+"""Each kind of bad TF_CONFIG, and the one line that it ends in."""
 
 import json
-import re
 
 import pytest
 
@@ -18,10 +17,6 @@ EXAMPLE = (
     '{"cluster": {"chief": ["host0:2222"], "worker": ["host1:2222"]}, '
     '"task": {"type": "worker", "index": 0}}'
 )
-
-
-def read(document, **requirements):
-    return TFConfig.from_environ({"TF_CONFIG": json.dumps(document)}, **requirements)
 
 
 NO_CHIEF = (
@@ -85,72 +80,33 @@ BAD_FORMS = [
     ),
     bad([{"task": {}}], f"TF_CONFIG: the JSON is [{{'task': {{}}}}], {NOT_AN_OBJECT}"),
     # The form of the cluster.
-    *(
-        bad_cluster(
-            cluster,
-            f"TF_CONFIG: cluster is {value}, not an object; use one such as "
-            '{"chief": ["host0:2222"], "worker": ["host1:2222"]}',
-            ConfigTypeError,
-        )
-        for cluster, value in [
-            (["h:1"], "['h:1']"),
-            (None, "null"),
-        ]
-    ),
-    *(
-        bad_cluster(
-            {"chief": ["h:1"], "worker": tasks},
-            f"TF_CONFIG: cluster['worker'] is {value}, not a list; "
-            'use a list of addresses such as ["host:2222"]',
-            ConfigTypeError,
-        )
-        for tasks, value in [("h:2", "'h:2'"), (None, "null")]
-    ),
-    *(
-        bad_cluster(
-            {"chief": ["h:1"], "worker": ["h:2", address]},
-            f"TF_CONFIG: cluster['worker'][1] is {value}, not a string; "
-            'use an address such as "host:2222"',
-            ConfigTypeError,
-        )
-        for address, value in [
-            (["h:3"], "['h:3']"),
-            ({"host": "h", "port": 3}, "{'host': 'h', 'port': 3}"),
-        ]
+    bad_cluster(
+        None,
+        "TF_CONFIG: cluster is null, not an object; use one such as "
+        '{"chief": ["host0:2222"], "worker": ["host1:2222"]}',
+        ConfigTypeError,
     ),
     bad_cluster(
-        {"": ["h:1"]},
-        "TF_CONFIG: cluster has the job name '', which is empty; "
-        "use a task type such as 'worker'",
+        {"chief": ["h:1"], "worker": "h:2"},
+        "TF_CONFIG: cluster['worker'] is 'h:2', not a list; "
+        'use a list of addresses such as ["host:2222"]',
+        ConfigTypeError,
     ),
     bad_cluster(
-        {"chief": ["h:1"], "worker": []},
-        "TF_CONFIG: task.type is 'worker', which is not a valid task_type in this "
-        "cluster; use one of ['chief', 'evaluator']",
+        {"chief": ["h:1"], "worker": ["h:2", ["h:3"]]},
+        "TF_CONFIG: cluster['worker'][1] is ['h:3'], not a string; "
+        'use an address such as "host:2222"',
+        ConfigTypeError,
     ),
     bad_cluster(
-        {"ps": {}, "worker": []},
-        "TF_CONFIG: cluster is {'ps': {}, 'worker': []}, jobs without tasks only; "
-        "list their addresses, or leave the cluster out",
+        {"chief": [], "worker": ["h:1", "h:2"]},
+        "TF_CONFIG: cluster['chief'] is [], a job without tasks; "
+        "list its address, or leave the job out",
     ),
-    *(
-        bad_cluster(
-            {chief: [], "worker": ["h:1", "h:2"]},
-            f"TF_CONFIG: cluster['{chief}'] is [], a job without tasks; "
-            "list its address, or leave the job out",
-        )
-        for chief in ("chief", "master")
-    ),
-    *(
-        bad_cluster(
-            {"chief": ["h:1"], "worker": tasks},
-            f"TF_CONFIG: cluster['worker'] has the indexes {indexes}; "
-            "name each index from 0 to 1 once, or use a list of addresses",
-        )
-        for tasks, indexes in [
-            ({"0": "h:2", "2": "h:3"}, "['0', '2']"),
-            ({"0": "h:2", "one": "h:3"}, "['0', 'one']"),
-        ]
+    bad_cluster(
+        {"chief": ["h:1"], "worker": {"0": "h:2", "2": "h:3"}},
+        "TF_CONFIG: cluster['worker'] has the indexes ['0', '2']; "
+        "name each index from 0 to 1 once, or use a list of addresses",
     ),
     # The chief.
     bad_cluster(
@@ -170,16 +126,10 @@ BAD_FORMS = [
         "Keep 'chief', and list the other address under 'worker'",
     ),
     # The form of the task.
-    *(
-        bad_task(
-            task,
-            f"TF_CONFIG: task is {value}, not an object; "
-            'use one such as {"type": "worker", "index": 0}',
-        )
-        for task, value in [
-            ("worker", "'worker'"),
-            (None, "null"),
-        ]
+    bad_task(
+        "worker",
+        "TF_CONFIG: task is 'worker', not an object; "
+        'use one such as {"type": "worker", "index": 0}',
     ),
     # The type of the task.
     bad(
@@ -187,24 +137,10 @@ BAD_FORMS = [
         'TF_CONFIG: task.type is missing. If "cluster" is set in TF_CONFIG, task type '
         "must be set; use one of ['chief', 'ps', 'worker', 'evaluator']",
     ),
-    *(
-        bad_task(
-            {"type": task_type, "index": 0},
-            f'TF_CONFIG: task.type is {value}. If "cluster" is set in TF_CONFIG, task '
-            "type must be set; use one of ['chief', 'ps', 'worker', 'evaluator']",
-        )
-        for task_type, value in [("", "''"), (None, "null"), (0, "0"), ([], "[]")]
-    ),
-    *(
-        bad_task(
-            {"type": task_type, "index": 0},
-            f"TF_CONFIG: task.type is {value}, which is not a valid task_type in this "
-            "cluster; use one of ['chief', 'ps', 'worker', 'evaluator']",
-        )
-        for task_type, value in [
-            ("wroker", "'wroker'"),
-            ("master", "'master'"),
-        ]
+    bad_task(
+        {"type": "wroker", "index": 0},
+        "TF_CONFIG: task.type is 'wroker', which is not a valid task_type in this "
+        "cluster; use one of ['chief', 'ps', 'worker', 'evaluator']",
     ),
     bad(
         {"cluster": {"master": ["h:1"]}, "task": {"type": "evaluator", "index": 0}},
@@ -217,11 +153,6 @@ BAD_FORMS = [
         'TF_CONFIG: task.index is missing. If "cluster" is set in TF_CONFIG, task '
         "index must be set; use 0 to 2",
     ),
-    bad_index(
-        None,
-        'TF_CONFIG: task.index is null. If "cluster" is set in TF_CONFIG, task '
-        "index must be set; use 0 to 2",
-    ),
     *(
         bad_index(
             index,
@@ -229,59 +160,30 @@ BAD_FORMS = [
             error,
         )
         for index, value, error in [
-            (1.7, "1.7", ConfigError),
-            (True, "true", ConfigError),
             ("x", "'x'", ConfigError),
             ([1], "[1]", ConfigTypeError),
         ]
     ),
-    *(
-        bad_index(
-            index,
-            "TF_CONFIG: task.index is -1. Task index must be non-negative number. "
-            "Use 0 to 2",
-        )
-        for index in [-1, "-1"]
+    bad_index(
+        -1,
+        "TF_CONFIG: task.index is -1. Task index must be non-negative number. "
+        "Use 0 to 2",
     ),
-    *(
-        bad_index(
-            index,
-            f"TF_CONFIG: task.index is {int(index)}, but cluster['worker'] has 3 "
-            f"addresses, so {int(index)} is not a valid task_id for task_type worker; "
-            "use 0 to 2",
-        )
-        for index in [3, "7", 10**12]
+    bad_index(
+        "7",
+        "TF_CONFIG: task.index is 7, but cluster['worker'] has 3 addresses, so 7 is not "
+        "a valid task_id for task_type worker; use 0 to 2",
     ),
     # A task without a cluster.
-    *(
-        bad_local_task(
-            {"type": task_type, "index": 0},
-            f'TF_CONFIG: task.type is {value}. If "cluster" is not set in TF_CONFIG, '
-            f"task type must be WORKER. {NO_CLUSTER}",
-        )
-        for task_type, value in [
-            ("chief", "'chief'"),
-            ("evaluator", "'evaluator'"),
-        ]
+    bad_local_task(
+        {"type": "chief", "index": 0},
+        "TF_CONFIG: task.type is 'chief'. If \"cluster\" is not set in TF_CONFIG, "
+        f"task type must be WORKER. {NO_CLUSTER}",
     ),
-    *(
-        bad_local_task(
-            {"type": "worker", "index": index},
-            f'TF_CONFIG: task.index is {index}. If "cluster" is not set in TF_CONFIG, '
-            f"task index must be 0. {NO_CLUSTER}",
-        )
-        for index in [1, -1]
-    ),
-    *(
-        bad_local_task(
-            {"index": index},
-            f"TF_CONFIG: task.index is {value}, not a whole number; use 0",
-            error,
-        )
-        for index, value, error in [
-            (None, "null", ConfigTypeError),
-            (False, "false", ConfigError),
-        ]
+    bad_local_task(
+        {"type": "worker", "index": 1},
+        'TF_CONFIG: task.index is 1. If "cluster" is not set in TF_CONFIG, '
+        f"task index must be 0. {NO_CLUSTER}",
     ),
     # Addresses.
     *(
@@ -354,29 +256,17 @@ BAD_FORMS = [
         "cluster['worker'][0]; give every task an address of its own",
     ),
     # The settings.
-    *(
-        bad(
-            {"service": service},
-            f"TF_CONFIG: service is {value}. "
-            'If "service" is set in TF_CONFIG, it must be a dict. '
-            f"Given {kind}; use an object, or leave service out",
-            ConfigTypeError,
-        )
-        for service, value, kind in [
-            (789, "789", "int"),
-            (False, "false", "bool"),
-        ]
+    bad(
+        {"service": 789},
+        "TF_CONFIG: service is 789. "
+        'If "service" is set in TF_CONFIG, it must be a dict. '
+        "Given int; use an object, or leave service out",
+        ConfigTypeError,
     ),
-    *(
-        bad(
-            {name: value},
-            f"TF_CONFIG: {name} is {written}, not a string; "
-            f"put it in quotes, or leave {name} out",
-        )
-        for name, value, written in [
-            ("session_master", 7, "7"),
-            ("rpc_layer", 1.5, "1.5"),
-        ]
+    bad(
+        {"session_master": 7},
+        "TF_CONFIG: session_master is 7, not a string; "
+        "put it in quotes, or leave session_master out",
     ),
     bad(
         {"model_dir": ""},
@@ -394,58 +284,6 @@ def test_a_bad_form_is_one_line_with_field_value_and_remedy(text, error, message
     assert isinstance(caught.value, ValueError)
     assert isinstance(caught.value, TypeError) == (error is ConfigTypeError)
     assert len(message.splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("document", "field"),
-    [
-        (
-            {"service": 7, "cluster": {"chief": ["h:1", "h:2"]}},
-            "service is 7",
-        ),
-        (
-            {"cluster": {"chief": ["h0:0", "h:6:6"]}, "task": {"type": "x"}},
-            "cluster['chief'] has 2 addresses",
-        ),
-        (
-            {"cluster": {"worker": ["bad"]}, "task": {"type": "chief", "index": 0}},
-            "cluster has the jobs ['worker']",
-        ),
-        (
-            {"cluster": {"chief": ["bad"]}, "task": {"type": "x", "index": 0}},
-            "task.type is 'x'",
-        ),
-    ],
-)
-def test_of_several_mistakes_form_comes_first_then_chief_task_and_address(
-    document, field
-):
-    with pytest.raises(ConfigError, match=re.escape(f"TF_CONFIG: {field}")):
-        read(document)
-
-
-@pytest.mark.parametrize(
-    ("document", "message"),
-    [
-        (
-            {"cluster": {"chief": ["h:1", "h:2"]}},
-            'must have only one "chief" node',
-        ),
-        (
-            {"cluster": {"worker": ["h:1"]}, "task": WORKER_1},
-            "task.index is 1, but cluster['worker'] has 1 address",
-        ),
-        ({"cluster": {"worker": [1]}}, "cluster['worker'][0] is 1, not a string"),
-    ],
-)
-def test_what_is_there_is_checked_even_where_nothing_is_required(document, message):
-    with pytest.raises(ConfigError, match=re.escape(message)):
-        read(
-            document,
-            check_addresses=False,
-            chief_required=False,
-            task_required=False,
-        )
 
 
 @pytest.mark.parametrize(

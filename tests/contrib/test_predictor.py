@@ -14,7 +14,6 @@ from estimator_runtime.contrib import predictor
 from estimator_runtime.errors import (
     CheckpointError,
     ConfigError,
-    ConfigKeyError,
     PredictorClosedError,
     PredictorInputError,
 )
@@ -399,30 +398,6 @@ def test_wrong_inputs_are_named(classifier, changes, said):
         predict(_ROWS)
 
 
-def test_without_a_checkpoint_there_is_no_predictor(tmp_path):
-    estimator = tf.estimator.DNNClassifier([4], _COLUMNS, str(tmp_path))
-
-    def receiver():
-        raise AssertionError("not called")
-
-    with pytest.raises(CheckpointError) as caught:
-        predictor.from_estimator(estimator, receiver)
-    assert str(caught.value) == (
-        f"{tmp_path} has no checkpoint to predict with; train the Estimator first, or "
-        "give it the model_dir of its training"
-    )
-
-
-def test_an_unknown_output_is_named_with_those_there_are(classifier):
-    with pytest.raises(ConfigKeyError) as caught:
-        predictor.from_estimator(classifier, _example_receiver, "predictions")
-    assert str(caught.value) == (
-        "from_estimator: output_key is 'predictions', but the export_outputs of the "
-        "model_fn are 'classification', 'predict', 'regression', 'serving_default'"
-    )
-    assert isinstance(caught.value, KeyError)
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -430,19 +405,6 @@ def test_an_unknown_output_is_named_with_those_there_are(classifier):
             {"signature_def_key": "serve"},
             "signature_def_key is 'serve', but the signatures of {} are "
             "'classification', 'predict', 'regression', 'serving_default'",
-        ),
-        (
-            {"input_names": {"x": "x:0"}},
-            "give both input_names and output_names, or neither",
-        ),
-        (
-            {
-                "signature_def_key": "predict",
-                "input_names": {"x": "x:0"},
-                "output_names": {"y": "y:0"},
-            },
-            "give only one of signature_def_key, signature_def, and input_names with "
-            "output_names",
         ),
         (
             {"input_names": {"x": "no_such:0"}, "output_names": {"y": "y:0"}},

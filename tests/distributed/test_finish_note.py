@@ -52,18 +52,6 @@ def test_a_job_that_is_started_anew_as_a_whole_does_not_take_its_old_note_for_th
     assert (end.step(), finish_note.FinishNote(model_dir).step()) == (90, 90)
 
 
-def test_the_end_of_a_programs_first_training_is_not_that_of_its_second(
-    model_dir, monkeypatch
-):
-    monkeypatch.setenv("ESTIMATOR_RUNTIME_JOB", "a")
-    finish_note.note(model_dir, 70)
-    finish_note.begin()
-    end = finish_note.FinishNote(model_dir)
-    assert end.step() is None
-    finish_note.note(model_dir, 90)
-    assert end.step() == 90
-
-
 @pytest.mark.parametrize("job", ["a", None])
 def test_a_late_note_of_a_programs_first_training_does_not_end_its_second(
     model_dir, monkeypatch, job

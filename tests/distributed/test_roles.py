@@ -181,17 +181,6 @@ def test_an_evaluator_gives_up_after_it_has_evaluated_the_newest_checkpoint(
     assert exporter.exported == [("model.ckpt-2", False)]
 
 
-@pytest.mark.timeout(120)
-def test_an_evaluator_does_not_give_up_when_the_end_comes_while_it_evaluates(
-    evaluate_alone, tmp_path
-):
-    exporter = Exporter()
-    evaluate_alone(
-        max_steps=3, exporter=exporter, listener=EndsAfterTheFirst(str(tmp_path))
-    )
-    assert exporter.exported == [("model.ckpt-2", False), ("model.ckpt-2", True)]
-
-
 class EndsAfterTheSecond(training._ContinuousEvalListener):
     """Lets the evaluator look for checkpoints twice."""
 

@@ -2,7 +2,6 @@
 
 import pytest
 import tensorflow as tf
-from tensorflow.python.distribute.distribute_config import DistributeConfig
 
 import estimator_runtime as er
 from estimator_runtime.errors import ConfigError
@@ -64,15 +63,6 @@ def test_a_worker_that_shares_variables_with_nobody_is_refused(
         "MultiWorkerMirroredStrategy"
     )
     assert not (tmp_path / "model").exists()
-
-
-def test_the_cluster_is_the_one_that_the_estimator_was_made_in(set_tf_config, tmp_path):
-    cluster = {"chief": ["127.0.0.1:1"], "worker": ["127.0.0.1:0"]}
-    set_tf_config({"cluster": cluster, "task": {"type": "chief", "index": 0}})
-    arguments = job(tmp_path, no_input)
-    set_tf_config({})
-    with pytest.raises(ConfigError, match=r"cluster\['worker'\]\[0\]"):
-        tf.estimator.train_and_evaluate(*arguments)
 
 
 def test_workers_of_a_strategy_need_addresses_too(set_tf_config, tmp_path):
@@ -142,22 +132,6 @@ def test_a_local_run_trains_evaluates_and_exports(tmp_path):
     assert metrics["loss"] < 0.2  # 4 before the first step
     assert exports == ["exported"]
     assert exported == [f"{tmp_path}/export/mine"]
-
-
-def test_a_second_local_run_has_nothing_left_to_do(tmp_path):
-    er.train_and_evaluate(*job(tmp_path, input_fn))
-    assert er.train_and_evaluate(*job(tmp_path, input_fn)) == (None, None)
-
-
-def test_a_local_run_with_a_strategy_returns_metrics(tmp_path):
-    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
-    config = er.RunConfig(
-        tmp_path, experimental_distribute=DistributeConfig(strategy, strategy)
-    )
-    _, train_spec, eval_spec = job(tmp_path, input_fn, max_steps=3)
-    estimator = tf.estimator.Estimator(model_fn, config=config)
-    metrics, _ = er.train_and_evaluate(estimator, train_spec, eval_spec)
-    assert metrics["global_step"] == 3
 
 
 def test_a_cluster_of_one_trains_in_its_own_process(set_tf_config, tmp_path):

@@ -123,18 +123,6 @@ def test_the_user_of_our_image_may_write_to_the_volume(capsys):
         assert pod["securityContext"]["fsGroup"] == int(user[0])
 
 
-def test_only_the_pods_of_the_job_connect_to_each_other(capsys):
-    _, policy, job_set = yaml.safe_load_all(_rendered(capsys, "--name", "mine"))
-    # The label that the JobSet controller gives to each of its pods.
-    pods = {"matchLabels": {"jobset.sigs.k8s.io/jobset-name": "mine"}}
-    assert job_set["metadata"]["name"] == "mine"
-    assert policy["spec"] == {
-        "podSelector": pods,
-        "policyTypes": ["Ingress"],
-        "ingress": [{"from": [{"podSelector": pods}]}],
-    }
-
-
 def test_every_pod_gets_the_fields_of_the_file_of_the_page(capsys, tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "ray.md").read_text()
     (block,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.M | re.S)
@@ -152,11 +140,6 @@ def test_every_pod_gets_the_fields_of_the_file_of_the_page(capsys, tmp_path):
     ("text", "problem"),
     [
         (None, "cannot be read: [Errno 2] No such file or directory: {path!r}"),
-        (
-            "a: [",
-            "cannot be read: while parsing a flow node expected the node content, but "
-            "found '<stream end>' in \"{path}\", line 1, column 5",
-        ),
         (
             "- a",
             "is no mapping; give fields of a pod's spec, such as 'nodeSelector: {{pool: "
@@ -180,24 +163,20 @@ _CLAIM = (
     "--claim to make one"
 )
 _NAME_OF_OTHERS = "{} is {!r}; give its name in the cluster, of small letters, digits, hyphens and points"
-_NAME = (
-    "name is {!r}; give one of at most 40 small letters, digits and hyphens, which begins "
-    "with a letter: --name NAME"
-)
-_TEXT = (
-    "{!r} is not UTF-8, and a manifest can have no other text; rename the file, or give "
-    "another argument"
-)
 
 
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
         (["--claim", "data", "--storage", "1Gi"], _CLAIM),
-        (["--claim", ""], _NAME_OF_OTHERS.format("--claim", "")),
         (
             ["--storage-class", "Data-"],
             _NAME_OF_OTHERS.format("--storage-class", "Data-"),
+        ),
+        (
+            ["--name", "Train"],
+            "name is 'Train'; give one of at most 40 small letters, digits and hyphens, "
+            "which begins with a letter: --name NAME",
         ),
         (["--fs-group", "-1"], "--fs-group is -1; give the number of a group"),
         (
@@ -205,22 +184,8 @@ _TEXT = (
             "a task takes 0.5 GPU, and Kubernetes assigns whole GPUs only; give a whole "
             "number with --gpus-per-worker",
         ),
-        *((["--name", name], _NAME.format(name)) for name in ("Train", "a" * 41)),
     ],
 )
 def test_what_kubernetes_would_refuse_is_one_line(capsys, options, problem):
     assert main([*_WHERE, *options, *_PROGRAM]) == 1
-    assert capsys.readouterr() == ("", f"estimator-runtime: error: {problem}\n")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["train.py", "--x=\udcff"], "--x=\udcff"),
-        (["--storage", "1\udcffGi", "train.py"], "1\udcffGi"),
-    ],
-)
-def test_an_argument_that_is_not_utf_8_is_one_line(capsys, arguments, told):
-    assert main([*_WHERE, *arguments]) == 1
-    problem = _TEXT.format(told)
     assert capsys.readouterr() == ("", f"estimator-runtime: error: {problem}\n")

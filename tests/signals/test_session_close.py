@@ -49,15 +49,6 @@ def test_an_error_of_a_close_is_raised():
         closable(Session(close)).close()
 
 
-def test_a_session_on_a_server_is_closed_for_good():
-    server = tf.compat.v1.train.Server.create_local_server()
-    with tf.Graph().as_default():
-        session = tf.compat.v1.Session(server.target)
-        closable(session).close()
-        with pytest.raises(RuntimeError, match="closed"):
-            session.run(tf.constant(1))
-
-
 def test_a_stopped_program_waits_no_longer_than_a_second_for_its_session():
     never = threading.Event()
     closable(Session(never.wait), is_stop=True).close()
@@ -228,37 +219,6 @@ def iterated(dataset):
     return tf.compat.v1.data.make_initializable_iterator(dataset).get_next()
 
 
-@pytest.mark.parametrize("is_in_cluster", [False, True])
-def test_a_session_of_a_dataset_closes_at_once_or_in_the_background(is_in_cluster):
-    server = tf.compat.v1.train.Server.create_local_server()
-    with tf.Graph().as_default():
-        iterated(tf.data.Dataset.range(3))
-        session = tf.compat.v1.Session(server.target if is_in_cluster else "")
-    never, close = threading.Event(), session.close
-    session.close = lambda: (never.wait(), close())
-    closing = closable(session)
-    assert type(closing) is BoundedClose
-    closing.close()
-    assert session_close.are_left(wait_secs=0.05)
-    never.set()
-    assert not session_close.are_left(wait_secs=10)
-
-
-def test_the_fifth_session_that_closes_late_is_waited_for():
-    never = threading.Event()
-    for _ in range(4):
-        session = Session(never.wait)
-        session.graph = tf.Graph()
-        BoundedClose(session, 0.1).close()
-    with tf.Graph().as_default():
-        iterated(tf.data.Dataset.range(3))
-        another = tf.compat.v1.Session()
-    assert closable(another) is another
-    another.close()
-    never.set()
-    assert not session_close.are_left(wait_secs=10)
-
-
 @pytest.mark.parametrize(
     ("build", "is_observable"),
     [
@@ -283,21 +243,3 @@ def test_a_later_end_of_a_pipeline_with_functions_or_files_can_be_observed(
         iterated(build())
     assert is_end_observable(graph) == is_observable
     assert is_end_observable(graph, frees_variables=False) == is_observable
-
-
-@pytest.mark.parametrize(
-    ("shape", "is_observable"), [([1000, 1000], False), ([10000, 10000], True)]
-)
-@pytest.mark.parametrize("use_resource", [False, True])
-def test_a_later_end_of_large_variables_can_be_observed(
-    shape, is_observable, use_resource
-):
-    with tf.Graph().as_default() as graph:
-        tf.compat.v1.get_variable(
-            "weights",
-            shape,
-            initializer=tf.compat.v1.zeros_initializer(),
-            use_resource=use_resource,
-        )
-    assert is_end_observable(graph) == is_observable
-    assert not is_end_observable(graph, frees_variables=False)

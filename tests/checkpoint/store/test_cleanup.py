@@ -155,16 +155,6 @@ def test_what_a_dead_run_was_to_delete_goes_with_a_later_save(ckpt):
     assert steps(ckpt) == [32]
 
 
-def test_a_checkpoint_that_a_dead_run_was_deleting_goes(ckpt):
-    died_before_deleting(ckpt, 10, 20)
-    (ckpt / "model.ckpt-10.index").unlink()
-    found = inventory.take(str(ckpt))
-    shown = sorted((each.step, each.state) for each in found.entries)
-    assert shown == [(10, "orphan"), (20, "good"), (30, "good"), (30, "temporary")]
-    assert recovery.recover(str(ckpt)).step == 30
-    assert steps(ckpt) == [20, 30]
-
-
 def test_a_copy_of_a_folder_deletes_nothing_of_the_original(ckpt, tmp_path):
     died_before_deleting(ckpt, 10, 20)
     state = read_state(str(ckpt))
@@ -250,21 +240,6 @@ def test_what_a_saver_leaves_that_is_killed_in_a_write_is_removed_once_it_is_old
     assert names(tmp_path) == left
     cleanup.remove_leftovers(str(tmp_path), now=lambda: changed_at + 601)
     assert names(tmp_path) == []
-
-
-def test_what_cannot_be_removed_is_named_and_training_goes_on(
-    ckpt, monkeypatch, caplog
-):
-    def refuse(path, *args, **kwargs):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-
-    hidden = died(ckpt, 40).path
-    monkeypatch.setattr(shutil, "rmtree", refuse)
-    assert recovery.recover(str(ckpt)).step == 30
-    assert caplog.messages == [
-        f"{hidden}, which a run that died left behind, cannot be removed: "
-        "Permission denied"
-    ]
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.EBADF], ids=["EINVAL", "EBADF"])

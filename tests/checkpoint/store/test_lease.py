@@ -1,8 +1,6 @@
 """A checkpoint that somebody reads is not deleted, by whoever else."""
 
 import contextlib
-import fcntl
-import os
 import subprocess
 import sys
 import textwrap
@@ -11,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
-from estimator_runtime.checkpoint.checkpoint import Checkpoint, checkpoints_in
+from estimator_runtime.checkpoint.checkpoint import checkpoints_in
 from estimator_runtime.checkpoint.store import locks
 from estimator_runtime.checkpoint.store.state_file import read_state
 from estimator_runtime.config.paths import step_of
@@ -37,12 +35,6 @@ def test_readers_share_a_checkpoint_and_keep_it_from_whoever_deletes(ckpt):
         assert not is_there
     with locks.reading(prefix) as is_there:
         assert is_there
-
-
-def test_a_checkpoint_that_is_not_there_cannot_be_read_but_may_go(ckpt):
-    prefix = str(ckpt / "model.ckpt-99")
-    with locks.reading(prefix) as is_there, locks.deleting(prefix) as is_free:
-        assert (is_there, is_free) == (False, True)
 
 
 def test_a_lease_ends_with_the_outermost_together(ckpt):
@@ -122,23 +114,6 @@ def test_a_forked_child_that_leaves_does_not_end_the_lease_of_its_parent(ckpt):
     assert (done.stdout, done.stderr) == ("False\n", "")
 
 
-def test_what_is_deleted_before_the_lease_is_not_held_by_its_other_links(
-    ckpt, monkeypatch
-):
-    prefix = str(ckpt / "model.ckpt-10")
-    os.link(f"{prefix}.index", ckpt / "link")
-    real = fcntl.flock
-
-    def late(descriptor, operation):
-        if operation & fcntl.LOCK_SH:
-            Checkpoint.at(prefix).delete()
-        return real(descriptor, operation)
-
-    monkeypatch.setattr(fcntl, "flock", late)
-    with locks.reading(prefix) as is_there:
-        assert not is_there
-
-
 def save(folder, *steps, **settings):
     """Save steps with one Saver, without a training."""
     with tf.Graph().as_default(), tf1.Session() as session:
@@ -178,22 +153,6 @@ def test_what_is_about_to_be_deleted_is_not_read_but_what_is_named_next(ckpt):
         found = locks.hold_newest(lambda: latest[0], pause=pause)
         assert found == paths[30]
         with locks.deleting(paths[30]) as is_free:
-            assert not is_free
-
-
-def test_what_is_not_deleted_after_all_is_held_and_read(ckpt):
-    prefix, pauses = str(ckpt / "model.ckpt-30"), []
-    deleting = contextlib.ExitStack()
-    assert deleting.enter_context(locks.deleting(prefix))
-
-    def pause(secs):
-        pauses.append(secs)
-        deleting.close()
-
-    with locks.together():
-        assert locks.hold_newest(lambda: prefix, pause=pause) == prefix
-        assert len(pauses) == 1
-        with locks.deleting(prefix) as is_free:
             assert not is_free
 
 

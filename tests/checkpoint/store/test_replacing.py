@@ -7,8 +7,6 @@ import shutil
 import pytest
 import tensorflow as tf
 
-from estimator_runtime.checkpoint import inventory
-from estimator_runtime.checkpoint.checkpoint import checkpoints_in
 from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.checkpoint.save.target import SaverTarget
 from estimator_runtime.checkpoint.store import locks
@@ -107,16 +105,6 @@ def end(folder):
     """Make what is half done belong to a process that has ended."""
     for path in folder.glob(".*"):
         locks.unlock_folder(str(path))
-
-
-def test_a_step_that_is_saved_again_has_the_new_values_and_one_place(ckpt, again):
-    again()
-    assert value(ckpt) == {30.0}
-    state = read_state(str(ckpt))
-    assert [step_of(path) for path in state.paths] == [10, 20]
-    assert step_of(state.latest) == 20
-    assert [each.step for each in checkpoints_in(ckpt)] == [10, 20]
-    assert [name for name in os.listdir(ckpt) if name.startswith(".")] == []
 
 
 def test_one_error_at_any_call_leaves_all_as_it_was(ckpt, again, disk):
@@ -252,14 +240,3 @@ def test_a_saver_that_finds_the_disk_full_leaves_the_old_one_of_that_step(ckpt):
             with pytest.raises(CheckpointError, match="No space left"):
                 save()
             assert content(ckpt) == before
-
-
-def test_a_list_does_not_call_it_damaged_meanwhile(ckpt, again, disk):
-    seen = []
-
-    def look(at):
-        taken = inventory.take(str(ckpt))
-        seen.extend(each.state for each in taken.entries if each.state != "temporary")
-
-    disk.run(again, look)
-    assert {*seen} == {"good"}

@@ -1,6 +1,5 @@
 """Which files a Saver's checkpoints leave in a folder, over several runs."""
 
-import errno
 import math
 import os
 import pathlib
@@ -20,7 +19,6 @@ from estimator_runtime.checkpoint.store.series import Series
 from estimator_runtime.checkpoint.store.state_file import State, read_state, write_state
 from estimator_runtime.checkpoint.tensor_bundle.writer import BundleWriter
 from estimator_runtime.config.paths import step_of
-from estimator_runtime.errors import CheckpointError
 
 er.install()
 
@@ -223,23 +221,6 @@ def test_a_write_that_ends_late_does_not_take_the_place_of_a_newer_one(
     ]
 
 
-def test_two_savers_of_one_folder_do_not_disturb_each_other(tmp_path):
-    with tf.Graph().as_default():
-        step = train.get_or_create_global_step().assign_add(1).op
-        saver = train.Saver(max_to_keep=3)
-        hook = train.CheckpointSaverHook(str(tmp_path), save_steps=2, saver=saver)
-        with er.MonitoredTrainingSession(
-            checkpoint_dir=str(tmp_path),
-            save_checkpoint_steps=1,
-            scaffold=train.Scaffold(saver=saver),
-            hooks=[hook, train.StopAtStepHook(last_step=20)],
-        ) as session:
-            while not session.should_stop():
-                session.run(step)
-    assert steps_on_disk(tmp_path) == [18, 19, 20]
-    assert [n for n in os.listdir(tmp_path) if n.startswith(".")] == []
-
-
 def test_each_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     calls = []
 
@@ -285,24 +266,6 @@ def test_each_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     assert [each for each in calls if each[1] == f"{hidden}.meta"] == [
         ("rename", f"{hidden}.meta")
     ]
-
-
-def test_a_save_that_cannot_get_its_names_has_none_of_them(tmp_path, monkeypatch):
-    rename = os.rename
-
-    def fail_for_index(source, target):
-        if str(target).endswith("model.ckpt-2.index"):
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        rename(source, target)
-
-    with tf.Graph().as_default():
-        series, write = series_in(tmp_path, newest=5)
-        series.add(1, write, 4)
-        before = sorted(os.listdir(tmp_path))
-        monkeypatch.setattr(os, "rename", fail_for_index)
-        with pytest.raises(CheckpointError, match="Input/output error"):
-            series.add(2, write, 4)
-    assert sorted(os.listdir(tmp_path)) == before
 
 
 def test_a_saver_of_nothing_saves_nothing(tmp_path):

@@ -125,19 +125,3 @@ def test_a_tensorflow_that_fails_is_told_by_its_last_line(tmp_path, text, expect
     (tmp_path / "tensorflow.py").write_text(text)
     with pytest.raises(EstimatorRuntimeError, match=expected):
         probe.ask([], first_path=str(tmp_path))
-
-
-def test_packages_that_cannot_run_estimators_are_told_and_tensorflow_not_asked(
-    tmp_path,
-):
-    info = tmp_path / "old" / "tensorflow-2.14.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Name: tensorflow\nVersion: 2.14.0\n")
-    path = os.pathsep.join([str(info.parent), *sys.path])
-    status, output = doctor(cwd=tmp_path, PYTHONPATH=path)
-    first, second = output.splitlines()[:2]
-    assert first.startswith(
-        "problem  packages    TensorFlow 2.14.0 is too old; install"
-    )
-    assert second.endswith("TensorFlow was not asked: fix the other problems first")
-    assert status == 1

@@ -44,14 +44,6 @@ CPUS = f"{CORES} CPU {'core' if CORES == 1 else 'cores'}"
             "libraries of CUDA 12.5.1, so the driver may be too old for it: update the "
             "driver, or install an older TensorFlow",
         ),
-        (
-            [CPU],
-            [],
-            ["/dev/nvidia0"],
-            {"CUDA_VISIBLE_DEVICES": ""},
-            "ok",
-            f"{CPUS}, no GPU (CUDA_VISIBLE_DEVICES is '')",
-        ),
     ],
 )
 def test_a_gpu_that_tensorflow_does_not_see_is_a_problem_unless_it_is_hidden(

@@ -17,12 +17,6 @@ def examine(given, tf_config="{}"):
     ]
 
 
-def test_without_a_folder_it_says_how_to_name_one():
-    assert examine(None) == [
-        ("model dir", "note", "not looked at; name it with --model-dir")
-    ]
-
-
 def test_that_of_tf_config_is_looked_at_and_another_one_is_a_problem(tmp_path):
     config = json.dumps({"model_dir": str(tmp_path)})
     [(about, state, text)] = examine(None, config)
@@ -49,8 +43,3 @@ def test_one_that_cannot_be_written_is_a_problem(tmp_path, path, reason):
     assert (about, state) == ("model dir", "problem")
     assert text.startswith(f"{tmp_path / path} cannot be written: {reason or ''}")
     assert text.endswith("write there, or choose another")
-
-
-def test_a_folder_of_another_file_system_is_not_looked_at():
-    [(about, state, _)] = examine("gs://bucket/model")
-    assert (about, state) == ("model dir", "note")

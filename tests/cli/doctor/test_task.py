@@ -91,9 +91,3 @@ def test_tasks_that_are_not_started_and_names_that_lead_nowhere_differ(free_addr
         "no way to ps 0 at no.invalid:2222; check the name or address, and the firewalls "
         "between"
     )
-
-
-def test_an_evaluator_has_no_port_of_its_own(listening):
-    assert ports("evaluator 0", chief=[listening]) == [
-        ("other tasks", "ok", "all listening: chief 0")
-    ]

@@ -181,20 +181,6 @@ def _with(folder):
     return os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
 
 
-def test_a_library_that_is_loaded_slowly_is_no_sign_of_death(run):
-    job = run(
-        """
-        import ctypes
-        ctypes.PyDLL(None).sleep(3)  # with the lock of python, as while one is loaded
-        print("is loaded", flush=True)
-        """,
-        *("--workers", "0", "--ps", "0", "--heartbeat-timeout", "1"),
-    )
-    assert job.end() == 0
-    assert "chief    | is loaded\n" in job.text
-    assert "sign of life" not in job.text
-
-
 _HOLDS_THE_LOCK = """
     import ctypes, types
 
@@ -346,16 +332,3 @@ def test_only_its_tasks_reach_what_listens_in_a_private_network(run, tmp_path, o
     assert is_reached == (not options)
     (tmp_path / "here-test").touch()
     assert job.end() == 0
-
-
-def test_a_warm_task_does_not_search_what_was_imported_for_garbage(launch, tmp_path):
-    program = """
-        import gc, sys
-
-        assert "tensorflow" in sys.modules
-        print("collects", gc.isenabled(), "spares", gc.get_freeze_count() > 100_000)
-    """
-    (tmp_path / "toy.py").write_text(textwrap.dedent(program))
-    job = launch("--workers", "1", "toy.py")
-    assert job.end() == 0
-    assert job.text.count("| collects True spares True\n") == 2

@@ -107,12 +107,6 @@ def test_a_list_for_the_tasks_wins():
             "fewer, or give a smaller --gpus-per-worker",
         ),
         (
-            0,
-            0.5,
-            "2 tasks train on 0.5 GPU each, which is 1 GPU, and this process sees 0; "
-            "start fewer, or give a smaller --gpus-per-worker",
-        ),
-        (
             8,
             1.5,
             "a task takes 1.5 GPU; give a whole number with --gpus-per-worker, or less "

@@ -79,12 +79,6 @@ _HERE = {"estimator_runtime": "0.1.0", "TensorFlow": "2.21.0"}
     ("node", "launcher", "problem"),
     [
         (_HERE, _HERE, None),
-        (_HERE, {"estimator_runtime": "0.1.0"}, None),
-        (
-            {**_HERE, "estimator_runtime": "0.0.1"},
-            _HERE,
-            "has estimator_runtime 0.0.1, and this machine 0.1.0",
-        ),
         (
             {**_HERE, "TensorFlow": "2.15.1"},
             _HERE,

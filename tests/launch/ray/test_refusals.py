@@ -40,8 +40,6 @@ def test_an_address_where_no_cluster_is_is_one_line(launch, tmp_path, free_addre
         r"started, with `ray start --head`, and reachable from here\?",
         _error(job),
     )
-    job = launch("--backend", "ray", "--ray-address", "a..b:1", "train.py")
-    assert _error(job).startswith("no Ray cluster answers at 'a..b:1': ")
     for address in ("head", "ray://127.0.0.1:10001"):
         job = launch("--backend", "ray", "--ray-address", address, "train.py")
         assert _error(job) == (
@@ -56,10 +54,6 @@ def test_options_of_the_other_back_end_are_refused(launch, tmp_path):
     assert _error(job, 2) == (
         "--cpus-per-worker is for --backend ray; add that, or leave out "
         "--cpus-per-worker"
-    )
-    job = launch("--backend", "ray", "--cold", "train.py")
-    assert _error(job, 2) == (
-        "--cold is for a cluster on this machine; leave it out, or --backend ray"
     )
     (tmp_path / "folder").mkdir()
     job = launch("--backend", "ray", "--working-dir", "folder", "train.py")

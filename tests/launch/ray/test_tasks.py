@@ -14,7 +14,6 @@ from estimator_runtime.launch.task import Ended, Events, Refused, Reported, Run
 from estimator_runtime.launch.terminal.console import Console
 
 _TWO = Job(command=("train.py",), replicas={"chief": 1, "worker": 1})
-_THREE = Job(command=("train.py",), replicas={"chief": 1, "worker": 1, "evaluator": 1})
 
 
 class _Actor:
@@ -205,32 +204,6 @@ def test_a_job_ends_in_a_time_that_does_not_grow_with_its_silent_tasks(start, cl
     assert cluster.done == ["reserved", "closed"]
 
 
-def test_tasks_are_placed_where_their_actors_are(tasks_of):
-    tasks = tasks_of(job=_THREE)
-    assert tasks.place() == {
-        "chief": ("10.0.0.1:5000",),
-        "worker": ("10.0.0.1:5000",),
-        "evaluator": ("10.0.0.1:5000",),
-    }
-    assert tasks.said == (
-        "launcher | chief is on node 10.0.0.1\n"
-        "launcher | worker 0 is on node 10.0.0.1\n"
-        "launcher | evaluator is on node 10.0.0.1\n"
-    )
-
-
-def test_an_actor_that_cannot_be_created_on_its_node_is_the_end(start, cluster):
-    from ray.exceptions import ActorDiedError, RayTaskError
-
-    cause = LaunchError("node 10.0.0.1 has TensorFlow 2.15.1, and this machine 2.21.0")
-    traceback = f"Traceback:\nestimator_runtime.errors.LaunchError: {cause}"
-    error = RayTaskError("__init__", traceback, cause, pid=1, ip="10.0.0.1")
-    cluster.create = lambda index: _Actor({"where": ActorDiedError(error)})
-    with pytest.raises(LaunchError) as refusal:
-        start()
-    assert str(refusal.value) == f"chief cannot be placed: {cause}"
-
-
 def test_an_actor_that_is_not_created_in_time_is_named(tasks_of, cluster):
     cluster.is_deaf = True
     tasks = tasks_of(actors_secs=-4.5, silent_secs=0.1, answer_secs=0.1)
@@ -333,15 +306,3 @@ def test_a_folder_that_a_node_does_not_share_is_refused(start, cluster, tmp_path
     run = Run(task=_TWO.tasks[0], attempt=0)
     cluster.actors[0].tell(Reported(run=run, report={"model_dir": str(tmp_path)}))
     assert _next_refusal(tasks) == Refused(reason="node 10.0.0.1 does not see it")
-
-
-def test_a_machine_of_the_launcher_that_cannot_write_is_named(start, cluster, tmp_path):
-    (tmp_path / "file").touch()
-    path = str(tmp_path / "file" / "model")
-    tasks = start()
-    report = Reported(run=tasks.runs[0], report={"checkpoint_dir": path})
-    cluster.actors[0].tell(report)
-    assert _next_refusal(tasks).reason == (
-        f"the machine of the launcher cannot write to model_dir {path!r}: Not a "
-        "directory; use a folder that it shares with all nodes"
-    )

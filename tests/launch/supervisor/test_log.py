@@ -30,22 +30,6 @@ def test_the_excerpt_is_the_last_traceback_with_its_whole_message_and_no_more():
     assert excerpt(lines) == tuple(lines[1:9])
 
 
-def test_the_excerpt_has_no_routine_output_that_came_between_the_lines():
-    traceback = [
-        "Traceback (most recent call last):",
-        '  File "train.py", line 1, in <module>',
-        "    main()",
-        "KeyError: 'label'",
-    ]
-    chatter = [
-        "estimator-runtime: chief started, pid 12",
-        "2026-11-20 14:00:00.123456: I tensorflow/core/x.cc:1] for your information",
-    ]
-    for index in range(1, 4):
-        lines = [*traceback[:index], *chatter, *traceback[index:]]
-        assert excerpt(lines) == tuple(traceback)
-
-
 def test_an_error_that_this_package_reports_is_the_excerpt():
     lines = [
         "Traceback (most recent call last):",
@@ -55,22 +39,6 @@ def test_an_error_that_this_package_reports_is_the_excerpt():
         "INFO:tensorflow:x",
     ]
     assert excerpt(lines) == tuple(lines[1:4])
-
-
-def test_without_an_error_the_last_lines_that_are_no_chatter_are_the_excerpt():
-    lines = [
-        "a",
-        "b",
-        "c",
-        "d",
-        "e",
-        "f",
-        "WARNING:tensorflow:slow",
-        "INFO:tensorflow.estimator_runtime:Checkpoint of step 30: 12 MB in 0.1 s",
-        "I1120 00 x.cc] y",
-        "",
-    ]
-    assert excerpt(lines) == ("b", "c", "d", "e", "f")
 
 
 @contextlib.contextmanager

@@ -7,10 +7,8 @@ from estimator_runtime.launch.supervisor.actions import (
     Fail,
     GiveUp,
     Kill,
-    Release,
     Restart,
     Say,
-    Start,
     Terminate,
 )
 from estimator_runtime.launch.supervisor.record import Newest
@@ -78,19 +76,6 @@ def test_who_takes_the_steps_for_all_ends_first_and_the_others_need_no_time(job_
     assert stop() == [Terminate(ps, 2.0)]
 
 
-def test_a_gang_stops_together_and_who_saves_already_is_not_disturbed(job_of):
-    job, tasks = job_of(replicas=_GANG)
-    tasks["worker 1"].stop(0.0, 30.0)  # together with another one
-    stop = _stop(job, lets_save=True)
-    assert _done(stop()) == [("Terminate", "chief"), ("Terminate", "worker 0")]
-
-
-def test_trainers_that_may_not_save_are_killed(job_of):
-    job, _ = job_of(replicas=_PS)
-    stop = _stop(job)
-    assert _done(stop()) == [(("Kill", name)) for name in ("chief", "worker 0", "worker 1")]  # fmt: skip
-
-
 def test_a_leader_does_not_save_what_the_nan_of_another_has_reached(job_of):
     job, tasks = job_of(replicas=_PS)
     stop = _stop(job, lets_save=True)
@@ -115,28 +100,6 @@ def test_who_does_not_end_by_its_deadline_is_killed_and_given_up_in_the_end(job_
 
 
 # Starts and restarts.
-
-
-def test_all_tasks_start_together_first(job_of):
-    job, tasks = job_of(is_started=False, replicas=_PS)
-    everyone = tuple(state.task for state in tasks.values())
-    assert list(policies.start_those_due(job, 0.0)) == [Start(everyone)]
-
-
-def test_a_task_that_ended_at_its_address_is_restarted_there_alone(job_of):
-    job, tasks = job_of(replicas=_PS)
-    worker = tasks["worker 0"]
-    worker.budget.spend(worker.failure)
-    worker.end(-9)
-    [said, restart] = policies.on_end(job, worker, 5.0)
-    assert said == Say(
-        "worker 0 was killed by SIGKILL: restarting it in 1 s (2 of 3); the count starts "
-        "again at 0 after 3600 s of new steps"
-    )
-    assert restart == Restart(worker.task, 6.0, is_charged=True)
-    worker.restart(6.0)
-    assert list(policies.start_those_due(job, 5.9)) == []
-    assert list(policies.start_those_due(job, 6.0)) == [Start((worker.task,))]
 
 
 @pytest.mark.parametrize(
@@ -273,29 +236,6 @@ def test_a_silent_task_that_uses_the_cpu_is_named_and_not_killed_until_it_stops(
     assert _done(policies.end_silent_tasks(job, 150.0)) == [("Kill", "chief")]
 
 
-def test_a_task_that_only_uses_the_cpu_after_its_program_is_done_is_stuck(job_of):
-    job, tasks = job_of(replicas={"chief": 1})
-    tasks["chief"].hear({"imported": True, "ending": True}, now=0.0)
-    tasks["chief"].work(119.0)
-    assert _done(policies.end_silent_tasks(job, 120.0)) == [("Kill", "chief")]
-
-
-def test_a_task_that_takes_no_step_is_named_with_where_it_is(job_of):
-    job, tasks = job_of(replicas={"chief": 1})
-    stacks = [
-        ["train.py:9, in <module>", "train.py:4, in input_fn"],
-        ["gen.py:1, in g"],
-    ]
-    report = {"stalled": {"secs": 300.4, "stacks": stacks}}
-    assert _said(policies.on_report(job, tasks["chief"], report)) == [
-        "chief has taken no step for 300 s; it is at:",
-        "  train.py:9, in <module>",
-        "  train.py:4, in input_fn",
-        "and another of its threads at:",
-        "  gen.py:1, in g",
-    ]
-
-
 # The end of the training.
 
 
@@ -337,17 +277,6 @@ def test_a_last_checkpoint_is_waited_for_but_not_for_ever(trained):
     ]
     assert list(policies.wait_for_last_checkpoint(job, 600.0)) == [
         Fail("the last step is missing")
-    ]
-
-
-def test_a_ps_is_released_when_the_training_is_complete(trained):
-    job, _ = trained
-    assert list(policies.end_with_training(job, 7.0)) == []
-    job.completed_at = 7.0
-    ps = job.job.tasks[0]
-    assert list(policies.end_with_training(job, 7.0)) == [
-        Terminate(ps, 2.0),
-        Release(ps),
     ]
 
 

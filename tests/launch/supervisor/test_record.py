@@ -101,21 +101,6 @@ def test_what_is_not_known_here_is_not_taken_for_no_checkpoint(tmp_path):
     )
 
 
-def test_a_folder_of_the_leaders_session_counts_until_an_estimator_names_another(
-    tmp_path,
-):
-    record = _record()
-    record.hear(_WORKERS, {"checkpoint_dir": str(tmp_path)})
-    assert record.model_dir is None
-    record.hear(_CHIEFS, {"checkpoint_dir": str(tmp_path)})
-    assert record.model_dir == str(tmp_path)
-    for run in (_CHIEFS, _WORKERS):
-        record.hear(run, {"model_dir": str(tmp_path / "other")})
-    record.hear(_CHIEFS, {"checkpoint_dir": str(tmp_path)})
-    assert record.model_dir == str(tmp_path / "other")
-    assert record.problem() is None
-
-
 def test_lines_from_before_the_model_directory_is_known_are_in_the_logs_there(
     tmp_path,
 ):
@@ -125,19 +110,6 @@ def test_lines_from_before_the_model_directory_is_known_are_in_the_logs_there(
     record.logs.write(_CHIEF, "late")
     assert "all logs" not in str(record.outcome(1, "stopped"))
     assert (tmp_path / "logs" / "chief-0.log").read_text() == "early\nlate\n"
-
-
-@pytest.mark.parametrize("folder", [None, "gs://bucket/model"])
-def test_without_a_model_directory_here_the_logs_are_in_a_temporary_folder(folder):
-    record = _record()
-    record.logs.write(_CHIEF, "early")
-    if folder is not None:
-        record.hear(_CHIEFS, {"model_dir": folder})
-    outcome = record.outcome(1, "stopped")
-    assert f"all logs: {outcome.log_dir}\n" in str(outcome)
-    log = pathlib.Path(outcome.log_dir) / "chief-0.log"
-    assert log.read_text() == "early\n"
-    shutil.rmtree(outcome.log_dir)
 
 
 def test_logs_are_not_written_to_a_folder_that_is_a_link(tmp_path):

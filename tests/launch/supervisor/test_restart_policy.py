@@ -23,14 +23,6 @@ from estimator_runtime.reporting import StepWatch
 _KILLED = Failure(status=-9, step=100)
 
 
-def test_the_first_restart_is_immediate_and_each_later_one_waits_twice_as_long():
-    budget, waits = Budget(max_restarts=9), []
-    for _ in range(9):
-        waits.append(budget.delay_secs)
-        budget.spend(_KILLED)
-    assert waits == [0, 1, 2, 4, 8, 16, 30, 30, 30]
-
-
 @pytest.mark.parametrize("status", [-9, 143, 130])
 def test_a_task_that_a_signal_has_ended_is_restarted_until_its_budget_is_used_up(
     status,

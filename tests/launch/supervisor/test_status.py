@@ -58,36 +58,6 @@ def test_a_job_has_the_steps_and_the_rates_that_its_tasks_report(look):
     assert (evaluator.metrics, evaluator.best_metric) == (metrics, "auc")
 
 
-def test_a_row_says_what_a_task_does_before_its_first_step(job_of):
-    job, tasks = job_of(replicas={"chief": 1}, is_started=False)
-    status, chief, seen = Status(job, _Record(job)), tasks["chief"], []
-    for report in (
-        None,
-        {"pid": 7},
-        {"imported": True},
-        {"doing": "building the model"},
-        {"doing": "waiting for ps 0"},
-        {"step": 1},
-    ):
-        seen.append(status.now(0.0).tasks[0].state)
-        if report is None:
-            chief.start(0.0)
-            seen.append(status.now(0.0).tasks[0].state)
-        else:
-            chief.hear(report, 0.0)
-    seen.append(status.now(0.0).tasks[0].state)
-    assert seen == [
-        "not started",
-        "starting",
-        "starting",
-        "importing TensorFlow",
-        "running",
-        "building the model",
-        "waiting for ps 0",
-        None,
-    ]
-
-
 def test_a_row_says_how_a_task_has_ended(look):
     look, tasks, _ = look
     tasks["chief"].hear({"step": 999, "trained": 1000, "pid": 7}, now=1.0)
@@ -105,23 +75,6 @@ def test_a_row_says_how_a_task_has_ended(look):
         "worker 0": ("done", None),
         "evaluator": ("was stopped by SIGTERM", None),
     }
-
-
-def test_a_task_is_named_that_is_silent_that_waits_or_that_finishes(look):
-    look, tasks, _ = look
-    tasks["chief"].hear({"step": 10, "steps_here": 5, "last_step": 10}, now=14.0)
-    tasks["ps 0"].hear({}, now=14.0)
-    tasks["worker 0"].hear({"step": 9}, now=4.0)
-    tasks["evaluator"].end(1)
-    tasks["evaluator"].restart(at=17.0)
-    seen = look(14.0)
-    assert {task.name: task.state for task in seen.tasks} == {
-        "ps 0": "running",
-        "chief": "finishing",
-        "worker 0": "no sign of life for 10 s",
-        "evaluator": "restarting in 3 s",
-    }
-    assert (seen.rate, _row(seen, "chief").rate) == (None, None)
 
 
 def test_a_resumed_job_begins_at_the_step_of_its_checkpoint(look):
@@ -154,10 +107,9 @@ def test_a_restarted_chief_counts_from_its_checkpoint(look):
             {0: 0, 30: 0, 32: 100, 34: 300, 44: 1300, 54: 2300, 64: 2500},
             [None, None, 50, 75, 100, 100, 60],
         ),
-        ({0: 0, 1: 100, 11: 100, 12: 100}, [None, 100, 100 / 11, None]),
         ({0: 0, 100: 1, 150: 1, 200: 2, 350: 2}, [None, 1 / 100, 1 / 150, 1 / 100, None]),
     ],
-    ids=["of the last ten seconds", "none while it stands still", "steps of minutes"],
+    ids=["of the last ten seconds", "steps of minutes"],
 )  # fmt: skip
 def test_a_rate_is_that_of_the_last_seconds(look, steps, rates):
     look, tasks, _ = look

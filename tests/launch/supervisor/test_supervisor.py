@@ -15,7 +15,7 @@ from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.launch import Job
 from estimator_runtime.launch.supervisor.log import TaskLog
 from estimator_runtime.launch.supervisor.supervisor import Supervisor
-from estimator_runtime.launch.task import Ended, Refused, Reported
+from estimator_runtime.launch.task import Ended, Reported
 from estimator_runtime.launch.terminal.console import Console
 from estimator_runtime.launch.terminal.screen import DisplaySettings, Screen
 
@@ -186,13 +186,6 @@ def test_logs_that_hang_leave_the_job_its_checkpoints(run, saved, monkeypatch):
     assert outcome.reason == f"the job is done at step 20, in {saved}/model.ckpt-20"
 
 
-def test_a_folder_that_is_refused_lets_the_leader_save(run):
-    refusal = Refused(reason="node 1 has no such folder")
-    outcome, tasks, _ = run(lambda *_: None, at={9: lambda it: it.refuse(refusal)})
-    assert (outcome.exit_status, outcome.reason) == (1, "node 1 has no such folder")
-    assert dict(tasks.signals)["chief"] == _TERM
-
-
 def test_a_job_in_which_no_task_reports_a_training_is_doubted(run):
     def script(tasks, attempt):
         for task in tasks.runs:
@@ -204,20 +197,6 @@ def test_a_job_in_which_no_task_reports_a_training_is_doubted(run):
         "the job is done; but no task has reported a training: does the program call "
         "tf.estimator.train_and_evaluate?",
     )
-
-
-@pytest.mark.parametrize("evaluators, times", [(0, 1), (1, 0)])
-def test_a_job_that_evaluates_nothing_says_so_once(run, tmp_path, evaluators, times):
-    def script(tasks, attempt):
-        for task in tasks.runs:
-            tasks.report(task, model_dir=str(tmp_path / "model"))
-        for task in tasks.runs:
-            tasks.end(task, 0)
-
-    _, _, said = run(
-        script, replicas={"chief": 1, "worker": 1, "evaluator": evaluators}
-    )
-    assert said.count("no task evaluates or exports; add --evaluator for that") == times
 
 
 def test_a_trainer_without_its_ps_is_ended_once_the_chief_is_done(run):
@@ -253,22 +232,6 @@ def test_a_last_checkpoint_that_shows_later_is_waited_for(run, saved, tmp_path):
         r"chief has saved step 20, but the newest has 10: waiting 59\d s at most", said
     )
     assert len(waiting) == 1, said
-
-
-def test_the_end_of_a_job_has_the_loss_and_the_best_metric(run, saved, tmp_path):
-    metrics = {"accuracy": 0.5, "auc": 0.75, "global_step": 20, "loss": 0.25}
-
-    def script(tasks, attempt):
-        tasks.report("evaluator", metrics=metrics, best_metric="auc")
-        tasks.report("chief", model_dir=str(saved))
-        for task in ("chief", "evaluator"):
-            tasks.end(task, 0)
-
-    outcome, _, _ = run(script, replicas={"chief": 1, "evaluator": 1})
-    assert re.fullmatch(
-        r"the job is done at step 20, in \S+; evaluated step 20: loss 0.25, auc 0.75",
-        outcome.reason,
-    )
 
 
 def _end_all(tasks):
@@ -311,18 +274,6 @@ def test_a_worker_that_is_gone_when_the_chief_is_done_is_not_missed(run):
         "worker 0 was killed by SIGKILL when the last checkpoint was saved: no further "
         "steps of it are needed\n"
     ) in said
-
-
-def test_a_worker_whose_own_error_comes_when_the_chief_is_done_is_started_again(run):
-    def script(tasks, attempt):
-        tasks.report("chief", trained=20)
-        tasks.end("chief", 0)
-        tasks.report("worker 0", error=["builtins.KeyError"])
-        tasks.end("worker 0", 1)
-
-    outcome, tasks, said = run(script, at={30: lambda tasks: tasks.end("worker 0", 0)})
-    assert outcome.exit_status == 0, said
-    assert [len(tasks.runs[task]) for task in _TASKS] == [1, 2, 1]
 
 
 @pytest.mark.parametrize("first", ["chief", "worker 0"])
@@ -474,19 +425,6 @@ def test_a_chief_that_ends_with_0_in_a_training_has_failed(run, replicas):
     assert f"{_EARLY}: restarting " in said
 
 
-def test_a_chief_that_ends_with_0_has_succeeded_when_all_that_it_began_has_ended(run):
-    def script(tasks, attempt):
-        tasks.report("chief", unfinished=["/m"])
-        tasks.report("chief", unfinished=[])
-        tasks.end("chief", 0)
-        tasks.report("worker 0", unfinished=["/m"])
-        tasks.end("worker 0", 0)
-
-    outcome, tasks, said = run(script)
-    assert (outcome.exit_status, outcome.reason) == (0, "the job is done"), said
-    assert [len(tasks.runs[task]) for task in _TASKS] == [1, 1, 1]
-
-
 @pytest.mark.parametrize("reached, is_told", [(20, False), (31, True)])
 def test_a_job_that_is_stopped_names_the_steps_that_no_checkpoint_has(
     run, saved, reached, is_told
@@ -507,21 +445,3 @@ def test_a_job_that_is_stopped_names_the_steps_that_no_checkpoint_has(
         f"the job was stopped by SIGTERM\n{checkpoint}; the same command goes on from "
         f"there{lost if is_told else ''}"
     )
-
-
-def test_who_asks_twice_at_once_waits_for_nobody(run):
-    def stop(tasks):
-        for _ in range(2):
-            tasks.supervisor.cancel(130, "the job was stopped by SIGINT")
-
-    def script(tasks, attempt):
-        tasks.stops_at_once = False
-
-    outcome, tasks, said = run(script, at={10: stop}, grace_secs=900)
-    assert outcome.exit_status == 130, said
-    assert tasks.signals == [
-        ("worker 0", _TERM),
-        ("ps 0", _KILL),
-        ("chief", _KILL),
-        ("worker 0", _KILL),
-    ]

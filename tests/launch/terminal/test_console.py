@@ -134,18 +134,6 @@ def test_rows_are_cut_where_the_terminal_ends(monkeypatch):
     assert _seen(screen.getvalue()) == ["chief    | step 123", "x" * 19]
 
 
-def test_of_more_rows_than_the_terminal_has_some_and_the_last_are_shown(monkeypatch):
-    screen, console = _in_a_terminal_of(80, 5, monkeypatch)
-    rows = [*((f"worker {n}", "running") for n in range(50)), ("total", "0/9")]
-    console.status(rows)
-    assert _seen(screen.getvalue()) == [
-        "worker 0 | running",
-        "worker 1 | running",
-        "... and 48 more",
-        "total    | 0/9",
-    ]
-
-
 def test_threads_may_write_at_once():
     screen = _Terminal()
     console = Console(screen, screen)
@@ -215,18 +203,6 @@ def test_what_nobody_reads_is_left_out_in_the_end_and_that_is_said(pipe):
     assert line == "... lines left out here: they were not read in time ...\n"
     console.say("now")
     assert reading.readline() == "launcher | now\n"
-
-
-def test_standard_error_does_not_wait_for_the_reader_of_standard_output(pipe):
-    _, out = pipe
-    reader, writer = os.pipe()
-    with open(reader) as reading, open(writer, "w") as err:
-        console = Console(out, err)
-        for number in range(1000):
-            console.write("chief", f"{number} {'x' * 1000}", is_error=False)
-        console.say("the end")
-        assert reading.readline() == "launcher | the end\n"
-        console.flush(timeout_secs=0.01)
 
 
 def test_the_last_words_are_the_last(tmp_path):

@@ -43,18 +43,6 @@ def test_a_message_of_several_lines_is_hidden_to_its_end():
     ]
 
 
-def test_the_instructions_of_a_hidden_warning_are_hidden_too():
-    lines = [
-        "WARNING:tensorflow:From a.py:3: f (from tensorflow.x) is deprecated.",
-        "Instructions for updating:",
-        "Use g instead.",
-        "printed",
-    ]
-    for level, shown in (("error", lines[3:]), ("warning", lines)):
-        hidden = levels.LevelFilter(level)
-        assert [line for line in lines if not hidden.hides(line)] == shown
-
-
 def test_a_traceback_that_a_hidden_line_interrupts_is_shown_whole():
     hidden = levels.LevelFilter("warning")
     lines = ["Traceback (most recent call last):", '  File "a.py", line 1', "    f()"]

@@ -101,16 +101,6 @@ def test_a_terminal_shows_a_row_for_each_task_and_a_bar(progress, monkeypatch):
     assert names == ["ps 0", "chief", "evaluator", "total"]
 
 
-def test_plain_is_one_line_below_the_others_on_a_terminal():
-    screen, stream = _screen(Terminal(), progress="plain")
-    seen = dataclasses.replace(_SEEN, tasks=(), last_step=None, rate=None)
-    screen.show(seen, 1.0)
-    screen.show(dataclasses.replace(seen, step=300), 2.0)
-    assert stream.getvalue() == (
-        "step 200 | checkpoint 150\r\x1b[Kstep 300 | checkpoint 150"
-    )
-
-
 @pytest.mark.parametrize("progress", ["auto", "bar", "plain"])
 def test_elsewhere_a_line_comes_every_ten_seconds_while_there_are_steps(progress):
     screen, stream = _screen(progress=progress)
@@ -174,14 +164,3 @@ def test_only_warnings_are_above_the_rows_of_a_terminal_unless_more_is_wanted(
     screen.close()
     hidden = stream.getvalue().splitlines()[len(shown) :]
     assert len(hidden) == (len(expected) < 4)
-
-
-def test_the_lines_that_are_only_in_the_files_are_counted():
-    screen, stream = _screen(log_level="error")
-    for text in ("INFO:x:i", "WARNING:x:w"):
-        screen.write(_CHIEF, text, is_error=True)
-    screen.close()
-    assert stream.getvalue() == (
-        "launcher | 2 lines are only in the logs of the tasks; --log-level debug shows "
-        "them here\n"
-    )

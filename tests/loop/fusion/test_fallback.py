@@ -252,10 +252,6 @@ JIT = tf1.OptimizerOptions(global_jit_level=tf1.OptimizerOptions.ON_1)
             tf1.ConfigProto(graph_options=tf1.GraphOptions(optimizer_options=JIT)),
             "is compiled by XLA (global_jit_level)",
         ),
-        (
-            tf1.ConfigProto(graph_options=tf1.GraphOptions(place_pruned_graph=True)),
-            "is placed anew for each request (place_pruned_graph)",
-        ),
     ],
 )
 def test_some_session_configs_are_those_of_single_steps(
@@ -336,59 +332,6 @@ def test_a_loop_of_the_programs_own_keeps_its_steps(use, reason, caplog):
     assert ours == after_10_turns(monitored_session.MonitoredTrainingSession)
     assert ours[-1] != ours[0]
     assert said(caplog) == [reason]
-
-
-def look_at_the_global_step(loss):
-    return train.get_global_step()
-
-
-def look_at_much(loss):
-    return {"much": [tf.zeros([2000]), tf1.trainable_variables()]}
-
-
-def look_at_a_loss_with_dropout(loss):
-    return loss
-
-
-@pytest.mark.parametrize(
-    ("look", "reasons"),
-    [
-        (look_at_the_global_step, []),
-        (look_at_much, []),
-        (
-            look_at_a_loss_with_dropout,
-            [
-                "draws random numbers, 'dropout/random_uniform/RandomUniform', as an "
-                "earlier call did"
-            ],
-        ),
-    ],
-)
-def test_a_loop_may_look_before_its_first_step(look, reasons, caplog):
-    def trained(make_session):
-        with tf.Graph().as_default():
-            tf1.set_random_seed(3)
-            weights = tf1.get_variable("weights", [8])
-            loss = tf.reduce_sum(tf.square(tf.nn.dropout(weights, rate=0.5)))
-            step = train.get_or_create_global_step()
-            train_op = train.AdamOptimizer(0.1).minimize(loss, step)
-            final = train.FinalOpsHook([weights, step])
-            looks = look(loss)
-            calls = 0
-            with make_session(hooks=[train.StopAtStepHook(30), final]) as session:
-                for _ in range(2):
-                    session.run(looks)
-                while not session.should_stop():
-                    session.run(train_op)
-                    calls += 1
-            return [value.tolist() for value in final.final_ops_values], calls
-
-    with options.use(options.TrainingOptions(steps_per_run=7)):
-        ours, calls = trained(er.MonitoredTrainingSession)
-    stock, _ = trained(monitored_session.MonitoredTrainingSession)
-    assert ours == stock
-    assert said(caplog) == reasons
-    assert calls == (30 if reasons else 6)  # 1, 7, 7, 7, 7, 1
 
 
 def by_hand(variable, gradient):

@@ -19,7 +19,6 @@ from estimator_runtime.loop.packing.step import PackedStep  # noqa: E402
 tf1 = tf.compat.v1
 WORKER = "/job:worker/task:0"
 PS = "/job:ps/task:0"
-OTHER_PS = "/job:ps/task:1"
 DEVICES = [
     f"/job:{job}/replica:0/task:{task}/device:CPU:0"
     for job, task in (("ps", 0), ("ps", 1), ("worker", 0))
@@ -44,7 +43,6 @@ class Cluster:
 
     worker: str = WORKER
     ps: str = PS
-    other_ps: str = OTHER_PS
 
     @property
     def spec(self):
