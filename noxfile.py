@@ -4,6 +4,7 @@
     nox -s tests        run the fast tests, and one job of each kind, on TensorFlow 2.21
     nox -s quick        run the unit tests and the files given, in an environment kept
     nox -s tests_all    run all tests on TensorFlow 2.21 and 2.15
+    nox -s gpu          run the tests that need a GPU
     nox -s coverage     print the statements that the tests run, by package
     nox -s smoke        train one model of each kind on TensorFlow 2.15 to 2.21
     nox -s nightly      apply the patches to TensorFlow's nightly build, and train there
@@ -149,6 +150,14 @@ def tests_all(session, tensorflow):
     tiers = () if is_newest else ("-m", "smoke or not newest")
     parallel = ("--numprocesses=logical", "--dist=loadgroup")
     session.run("pytest", *parallel, *tiers, *session.posargs)
+
+
+@nox.session
+def gpu(session):
+    """Run the tests that need a GPU, with NVIDIA's libraries."""
+    check_python(session)
+    install_package(session, NEWEST_TENSORFLOW, ".[tests,gpu]")
+    session.run("pytest", "tests/gpu", *session.posargs)
 
 
 @nox.session

@@ -7,7 +7,7 @@ installed.
 import inspect
 import pathlib
 
-from estimator_runtime.launch.supervisor import policies
+from estimator_runtime.launch.supervisor import actions, policies, stop_policies
 from estimator_runtime.launch.supervisor.machine import (
     ALIVE,
     TRANSITIONS,
@@ -34,8 +34,9 @@ _HEAD = """\
 
 When is a task of a cluster started, stopped, killed, restarted, released? Each task is
 a state machine, and the supervisor of the job moves it. `launch/supervisor/machine` has
-the table of transitions, and `launch/supervisor/policies` decides when one is due. What
-this means for your job is in [Clusters](clusters.md#how-a-job-ends).
+the table of transitions, and `launch/supervisor/policies` and `stop_policies` decide
+when one is due. What this means for your job is in
+[Clusters](clusters.md#how-a-job-ends).
 """
 _TRANSITIONS = """
 ## Transitions
@@ -133,11 +134,11 @@ def page():
             _POLICIES.format(
                 actions="\n".join(
                     f"| `{each.__name__}` | {_summary(each)} |"
-                    for each in policies.Action.__args__
+                    for each in actions.Action.__args__
                 ),
                 events=_described((policies.on_report, policies.on_end)),
                 in_training=_described(policies.IN_TRAINING),
-                in_stop=_described(policies.IN_STOP),
+                in_stop=_described(stop_policies.IN_STOP),
             ),
             _REST,
         ]

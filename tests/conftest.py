@@ -49,7 +49,6 @@ _SAME_ON_EACH = (
     "cli/test_main",
     "cli/test_script",
     "patching/injection/test_current_folder",
-    "test_groups",
     "test_second_chance",
 )
 # Modules whose fixture runs for half a minute, once for all tests of the module.
@@ -60,7 +59,7 @@ _ONE_WORKER = (
     "estimators/test_mirrored_strategy",
 )
 _PROCESS_MODULES = {"multiprocessing", "subprocess"}
-_PROCESS_FIXTURES = {"fork", "launch", "run_benchmark", "start"}
+_PROCESS_FIXTURES = {"fork", "launch", "run_benchmark", "run_program", "start"}
 _PACKAGE = "estimator_runtime"
 _UNIT_SECS, _LONG_SECS = 0.5, 120
 
@@ -173,6 +172,8 @@ def _starts_processes(item):
 
 def _tier_of_module(file, path):
     """Return the tier of a module's tests that start no process by a fixture."""
+    if path.startswith("gpu/"):
+        return "gpu"
     if path.startswith("launch/ray/"):
         return "ray"
     if path.startswith(_SLOW):

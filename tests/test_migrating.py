@@ -19,9 +19,10 @@ NEW = versions.parse(tf.__version__) >= (2, 16)
 
 
 def sections():
-    """Return (heading, program, message) of each error."""
-    pattern = r"^## (.+?)\n.*?^```python\n(.*?)^```\n\n```\n(.*?)\n```\n"
-    return re.findall(pattern, PAGE.read_text(), re.M | re.S)
+    """Return (heading, program, message) of each error; most headings are the message."""
+    pattern = r"^## (.+?)\n.*?^```python\n(.*?)^```\n(?:\n```\n(.*?)\n```\n)?"
+    found = re.findall(pattern, PAGE.read_text(), re.M | re.S)
+    return [(heading, program, said or heading) for heading, program, said in found]
 
 
 def still_errors():

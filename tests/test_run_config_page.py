@@ -49,15 +49,3 @@ def test_each_property_is_an_argument_or_described(generator):
     described = set(generator._entries(er.RunConfig, "Attributes"))
     assert described == properties - arguments - {"training_options"}
     assert set(OPTIONS) <= arguments
-
-
-def test_the_page_has_each_flag_and_variable(generator):
-    page = generator.PAGE.read_text()
-    assert (
-        "| `keep_best` | int | `0` | How many of the best checkpoints to keep, of those "
-        "that `train_and_evaluate` evaluates. They are in the folder `best` of the model "
-        "directory. | `--keep-best`, `ESTIMATOR_RUNTIME_KEEP_BEST` |"
-    ) in page
-    for name in OPTIONS:
-        assert page.count(f"| `{name}` |") == 1
-        assert f"`ESTIMATOR_RUNTIME_{name.upper()}` |" in page

@@ -21,20 +21,11 @@ def fails(name, times):
     print("run", count + 1, "of", name)
     assert count >= times, f"{name} failed in run {count + 1}"
 
-@pytest.fixture(scope="module")
-def server():
-    fails("server", 1)
-
 @pytest.mark.processes
 @pytest.mark.xdist_group("group")
 @pytest.mark.parametrize("name", ["a-1", "b-1", "c-1", "d-2"])
 def test_of_processes(name):
     fails(name, int(name[-1]))
-
-@pytest.mark.processes
-@pytest.mark.parametrize("number", range(3))
-def test_of_server(server, number):
-    pass
 
 def test_of_unit():
     fails("unit", 1)
@@ -56,11 +47,11 @@ def run(tmp_path):
     program = pathlib.Path(sys.executable).with_name("pytest")
     environ = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
 
-    def run(selected, *options, **variables):
+    def run(selected, *options):
         done = subprocess.run(
             [program, "test_few.py", "-k", selected, *options],
             cwd=tmp_path,
-            env={**environ, "FLAKY_TESTS": os.devnull, **variables},
+            env=environ,
             capture_output=True,
             text=True,
             timeout=120,
@@ -70,7 +61,7 @@ def run(tmp_path):
     return run
 
 
-@pytest.mark.parametrize("options", [(), ("-n2",), ("-n2", "--dist=loadgroup")])
+@pytest.mark.parametrize("options", [(), ("-n2", "--dist=loadgroup")])
 def test_one_that_passes_then_counts_as_passed_and_is_shown_with_both_outputs(
     run, options
 ):
@@ -99,14 +90,12 @@ def test_one_that_fails_twice_fails_the_run(run):
     "selected, options, reason",
     [
         ("a-1 or b-1 or c-1", (), "3 have failed"),
-        ("unit", (), "a test without processes, or a worker, has failed"),
         ("a-1 or unit", (), "a test without processes, or a worker, has failed"),
         (
             "a-1 or crashes",
             ("-n2",),
             "a test without processes, or a worker, has failed",
         ),
-        ("a-1 or b-1", ("-x",), "not all tests have run"),
         ("a-1", ("-n2", "test_broken.py"), "not all tests have run"),
     ],
 )
@@ -118,22 +107,3 @@ def test_there_is_none_where_the_run_fails_anyway(
     assert status == 1
     assert f"if nothing else has failed: {reason}.\n" in output
     assert "run 2 of" not in output and "second run" not in output
-
-
-def test_all_tests_of_a_fixture_that_failed_have_one_together(run):
-    status, output = run("server")
-    assert status == 0, output
-    assert "FLAKY: test_few.py (" in output and "= 3 passed" in output
-
-
-def test_several_runs_add_up_their_flaky_tests(run, tmp_path):
-    file = tmp_path / "flaky"
-    file.touch()
-    variables = {"FLAKY_TESTS": str(file)}
-    assert run("a-1", **variables)[0] == 0
-    assert run("b-1", **variables)[0] == 0
-    assert file.read_text() == (
-        "test_few.py::test_of_processes[a-1]\ntest_few.py::test_of_processes[b-1]\n"
-    )
-    status, output = run("c-1", **variables)
-    assert status == 1 and "3 have failed" in output

@@ -173,6 +173,7 @@ def machine():
     """Return where and with what the figures were measured."""
     return {
         "cpu": _cpu_name(),
+        "gpus": _gpu_names(),
         "cpus": len(os.sched_getaffinity(0)),
         "memory_gb": round(
             os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1
@@ -205,6 +206,14 @@ def _cpu_name():
         return platform.machine()
     names = [line.partition(":")[2].strip() for line in lines if "model name" in line]
     return names[0] if names else platform.machine()
+
+
+def _gpu_names():
+    import tensorflow as tf
+
+    details = tf.config.experimental.get_device_details
+    gpus = tf.config.list_physical_devices("GPU")
+    return [details(gpu).get("device_name", "unknown GPU") for gpu in gpus]
 
 
 def _version(package):

@@ -33,8 +33,9 @@ def machine_lines(machine):
     """Return the lines that say where and with what it was measured."""
     packages = machine["packages"]
     versions = ", ".join(f"{k} {v}" for k, v in packages.items() if v is not None)
+    gpus = "".join(f"{name}, " for name in machine.get("gpus", ()))
     return [
-        f"{machine['date']}; {machine['cpu']}, {machine['cpus']} CPUs, "
+        f"{machine['date']}; {machine['cpu']}, {machine['cpus']} CPUs, {gpus}"
         f"{machine['memory_gb']} GB, load {machine['load_average_at_start']:.1f}; "
         f"{machine['system']}; Python {machine['python']}, {versions}, "
         f"estimator_runtime {machine['estimator_runtime']}."
@@ -45,8 +46,9 @@ def _table(model, against):
     contenders = model["contenders"]
     reference = contenders[against]["wall_us_per_step"]["rounds"]
     rounds = len(reference)
+    of = f" of {model['batch_size']} examples" if "batch_size" in model else ""
     yield (
-        f"{rounds} round{'s' * (rounds != 1)} of {model['measured_steps']} steps; "
+        f"{rounds} round{'s' * (rounds != 1)} of {model['measured_steps']} steps{of}; "
         "median (lower to upper quartile)."
     )
     yield ""

@@ -6,9 +6,12 @@ from benchmarks.harness import measurement
 from benchmarks.training import contenders
 from benchmarks.training.contenders import Window
 from benchmarks.training.models import SIMPLE_MODELS, check_names
+from benchmarks.training.resnet import RESNET
 from benchmarks.training.wide_and_deep import WIDE_AND_DEEP
 
 MODELS = {**SIMPLE_MODELS, "wide_and_deep": WIDE_AND_DEEP}
+# For a GPU; measured only if it is named.
+LARGE_MODELS = {"resnet50": RESNET}
 # The models with the cheaper steps need more of them for a steady figure.
 _STEPS = {"linear": 2000, "dnn": 1500, "cnn": 500, "wide_and_deep": 1000}
 _ROUNDS = 5
@@ -20,6 +23,9 @@ _LONGEST_RUN = 100
 BASELINE = "stock"
 # What a quick run trains the models but the first in.
 _QUICK_WAYS = (BASELINE, "fused 10", "Keras 10")
+# The ways and the window of a large model, whose steps are long and alike.
+_LARGE_WAYS = (BASELINE, "plans", "fused 10", "fused auto")
+_LARGE_WINDOW = Window(warm_up=101, steps=100)
 
 
 def measure(quick, announce, *, models=None, rounds=_ROUNDS):
@@ -38,28 +44,34 @@ def measure(quick, announce, *, models=None, rounds=_ROUNDS):
     Raises:
         SystemExit: If there is no model of a name.
     """
-    check_names(models, MODELS, "steps")
+    known = {**MODELS, **LARGE_MODELS}
+    check_names(models, known, "steps")
     report = measurement.new_report("steps", BASELINE, quick, models={})
     for name in models or MODELS:
-        model = MODELS[name]
+        model = known[name]
         announce(f"{name}: {model.title}")
         if quick:
             window, rounds = Window(warm_up=11, steps=20), 1
         else:
             window = _window(name)
         ways = _contenders(model, window)
-        if quick and name != "linear":
+        if name in LARGE_MODELS:
+            ways = {way: ways[way] for way in _LARGE_WAYS}
+        elif quick and name != "linear":
             ways = {way: ways[way] for way in _QUICK_WAYS}
         costs = measurement.interleave(ways, rounds, announce)
         report["models"][name] = {
             "title": model.title,
             "measured_steps": window.steps,
+            "batch_size": model.batch_size,
             "contenders": measurement.summarize(costs, BASELINE),
         }
     return report
 
 
 def _window(name):
+    if name in LARGE_MODELS:
+        return _LARGE_WINDOW
     return Window(warm_up=_WARM_UP, steps=_STEPS[name], warm_up_calls=_WARM_UP_CALLS)
 
 

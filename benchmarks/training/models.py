@@ -27,17 +27,20 @@ class Model:
         data: Gives its features and labels, as arrays.
         estimator: Makes its Estimator from a RunConfig.
         keras: Makes its compiled Keras model from `steps_per_execution`, or None.
+        batch_size: Examples in a batch.
     """
 
     title: str
     data: Callable
     estimator: Callable
     keras: Callable | None
+    batch_size: int = BATCH_SIZE
 
     def input_fn(self):
-        """Return endless batches of `BATCH_SIZE` examples."""
+        """Return endless batches."""
         examples = tf.data.Dataset.from_tensor_slices(self.data())
-        return examples.batch(BATCH_SIZE, drop_remainder=True).cache().repeat()
+        batches = examples.batch(self.batch_size, drop_remainder=True)
+        return batches.cache().repeat()
 
 
 def _regression_data():

@@ -5,6 +5,7 @@ files exist, and they remain when those are deleted. You can use the folder like
 other folder of checkpoints; its newest checkpoint is the best one.
 """
 
+import contextlib
 import dataclasses
 import json
 import logging
@@ -12,12 +13,13 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from estimator_runtime.checkpoint.checkpoint import Checkpoint, checkpoints_in
 from estimator_runtime.checkpoint.store import durable, locks
-from estimator_runtime.checkpoint.store.cleanup import remove_leftovers
+from estimator_runtime.checkpoint.store.cleanup import put_back, remove_leftovers
+from estimator_runtime.checkpoint.store.commit import SavingFolder
 from estimator_runtime.checkpoint.store.state_file import (
     State,
     readable_state,
@@ -100,7 +102,6 @@ class BestCheckpoints:
             )
         self._criterion = criterion
         self._now = now
-        self._warned: set[str] = set()  # names that a warning has been logged for
 
     def offer(self, prefix: str, metrics: Mapping[str, float]) -> bool:
         """Keep a checkpoint if it is one of the best, and delete those that are not.
@@ -126,6 +127,7 @@ class BestCheckpoints:
             )
         try:
             make_folder(self._folder)
+            put_back(self._folder, self._now)
             remove_leftovers(self._folder, self._now)
             return self._keep(prefix, metrics)
         except OSError as error:
@@ -137,12 +139,12 @@ class BestCheckpoints:
 
     def _keep(self, prefix: str, metrics: Mapping[str, float]) -> bool:
         name, metric = os.path.basename(prefix), self._criterion.metric
-        # The notes are not trusted: what they name elsewhere is not ours to delete.
+        # The notes are not trusted: what they name elsewhere is not ours to delete. A
+        # checkpoint without a note cannot be ruled out as the best, so it stays.
         there = {c.name: c for c in checkpoints_in(self._folder)}
         written = self._metrics()
         noted = {n: v for n, v in written.items() if n in there}
         whole = {n for n, each in there.items() if each.has_index}
-        self._name_unknown(whole - noted.keys() - {name})
         found = {n: v for n, v in noted.items() if n in whole}
         # JSON has no NaN and no infinity.
         finite = {n: v for n, v in metrics.items() if math.isfinite(v)}
@@ -157,7 +159,7 @@ class BestCheckpoints:
             written = {**noted, name: finite}
             self._write_metrics(written)
             try:
-                self._link(prefix)
+                self._link(prefix, [other for other in best if other != name])
             except FileNotFoundError:
                 # Deleted by a process that does not check for readers, or on a file
                 # system without locks.
@@ -187,23 +189,6 @@ class BestCheckpoints:
                 Checkpoint.at(prefix).delete()
         return is_free
 
-    def _name_unknown(self, names: Iterable[str]) -> None:
-        """Log once which checkpoints in the folder have no noted metrics.
-
-        Their notes were lost, or a user has put them there. Without a value of the
-        metric, a checkpoint cannot be ruled out as the best, so it stays.
-        """
-        unknown = sorted(set(names) - self._warned)
-        if unknown:
-            self._warned.update(unknown)
-            _logger.warning(
-                "%s in %s: kept, but not counted among the best, because %s does not "
-                "have its metrics. Delete what you do not need",
-                ", ".join(unknown),
-                self._folder,
-                _METRICS,
-            )
-
     def _metrics(self) -> dict[str, dict[str, float]]:
         """Return the noted metrics, by name of the checkpoint."""
         path = os.path.join(self._folder, _METRICS)
@@ -223,36 +208,32 @@ class BestCheckpoints:
         content = json.dumps(metrics, indent=2, sort_keys=True).encode()
         durable.replace_file(os.path.join(self._folder, _METRICS), content)
 
-    def _link(self, prefix: str) -> None:
+    def _link(self, prefix: str, others: Sequence[str]) -> None:
+        """Link a checkpoint into the folder, in place of another one of its name.
+
+        `others` are the names of the best ones beside it.
+        """
         target = os.path.join(self._folder, os.path.basename(prefix))
-        source = Checkpoint.at(prefix)
+        source, old = Checkpoint.at(prefix), Checkpoint.at(target)
         # A save creates the index last, and a deletion removes it first.
         os.stat(f"{prefix}.index")
-        if _are_same(source, Checkpoint.at(target)):
-            # Linked after an earlier evaluation. Linking it again would hide it from
-            # readers for a moment.
-            return
-        self._forget(target)
+        if _are_same(source, old):
+            return  # linked after an earlier evaluation
+        if old.files:
+            # Readers find no checkpoint of this name for a moment.
+            self._write_state(others)
+        folder = SavingFolder.create(target)
         try:
-            for path in source.index_first[::-1]:
+            for path in source.files:
                 durable.sync_file(path)  # TensorFlow's Saver does not sync
-                _link(path, os.path.join(self._folder, os.path.basename(path)))
-            durable.sync_folder(self._folder)
+                _link(path, os.path.join(folder.path, os.path.basename(path)))
+            folder.move_in()
         except OSError:
-            Checkpoint.at(target).delete()
+            with contextlib.suppress(OSError):
+                folder.undo()
             raise
-
-    def _forget(self, prefix: str) -> None:
-        """Delete a checkpoint that another one of its name replaces.
-
-        Readers may see the folder before the new one is there.
-        """
-        state = readable_state(self._folder)
-        if state is not None:
-            left = [path for path in state.paths if path != prefix]
-            if len(left) < len(state.paths):
-                self._write_state(list(map(os.path.basename, reversed(left))))
-        Checkpoint.at(prefix).delete()
+        finally:
+            folder.remove()
 
     def _write_state(self, best: Sequence[str]) -> None:
         """Name checkpoints in the state file, the best one as the newest."""
@@ -268,12 +249,8 @@ class BestCheckpoints:
 def _link(path: str, link: str) -> None:
     try:
         os.link(path, link)
-    except FileNotFoundError:
-        raise
     except OSError:  # a file system without hard links
-        hidden = durable.temporary_name(link)
-        shutil.copy2(path, hidden)
-        os.rename(hidden, link)
+        shutil.copy2(path, link)
 
 
 def _are_same(one: Checkpoint, other: Checkpoint) -> bool:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 
-from estimator_runtime.checkpoint.checkpoint import Checkpoint, is_in
+from estimator_runtime.checkpoint.checkpoint import Checkpoint
 from estimator_runtime.checkpoint.restore.recovery import (
     FolderScan,
     scan,
@@ -34,26 +34,29 @@ class Entry(Checkpoint):
             * "good".
             * "damaged": a restart would set it aside.
             * "unreadable": its disk returns an error, which would end a restart.
-            * "orphan": files without an index that the state file does not name. A
-              restart ignores them.
+            * "orphan": files without an index, which are not those of the newest that
+              the state file names. A restart ignores them.
             * "temporary": files of a save that has not finished.
         reason: Why it is not good, in a few words; None if it is good.
         is_read: Whether its data was read, and no problem found.
-        own_bytes: Size of the files that no other entry shares under another name, in
-            bytes. The .meta files are hard links to one file.
         hidden: Path of the unfinished save, or None.
     """
 
     state: str
     reason: str | None = None
     is_read: bool = False
-    own_bytes: int = 0
     hidden: str | None = None
 
     @property
     def path(self) -> str:
         """Path without suffix, or the hidden path of an unfinished save."""
         return self.hidden or self.prefix
+
+    @property
+    def own_bytes(self) -> int:
+        """Size of its files in bytes, without .meta files: they are links to one."""
+        own = tuple(path for path in self.files if not path.endswith(".meta"))
+        return Checkpoint(prefix=self.prefix, files=own).bytes
 
     @property
     def saved_at(self) -> float:
@@ -157,7 +160,7 @@ def _take(folder: str, problem: Callable[[str], str | None] | None) -> Inventory
         )
     known: dict[str, str | None] = {}
     examined = [
-        _examine(folder, each, each.prefix in seen.named, known, problem)
+        _examine(folder, each, each.prefix == seen.latest, known, problem)
         for each in _found(folder, seen)
     ]
     found = [
@@ -170,13 +173,12 @@ def _take(folder: str, problem: Callable[[str], str | None] | None) -> Inventory
             f"{folder!r} has no checkpoints, but other files; is it the model_dir?"
         )
     found.sort(key=lambda each: (_step(each), each.path))
-    entries, total = _without_shared(found)
-    best = _restart(seen, entries, known)
-    good = [e for e in entries if best and e.path == best.prefix and e.state == GOOD]
+    best = _restart(seen, found, known)
+    good = [e for e in found if best and e.path == best.prefix and e.state == GOOD]
     return Inventory(
         folder=folder,
-        entries=tuple(entries),
-        bytes=total,
+        entries=tuple(found),
+        bytes=_total_bytes(found),
         restart=good[0] if good else None,
         state_problem=seen.lost,
     )
@@ -185,7 +187,7 @@ def _take(folder: str, problem: Callable[[str], str | None] | None) -> Inventory
 def _examine(
     folder: str,
     checkpoint: Checkpoint,
-    is_named: bool,
+    is_latest: bool,
     known: dict[str, str | None],
     problem: Callable[[str], str | None] | None,
 ) -> Entry | None:
@@ -194,12 +196,12 @@ def _examine(
     Args:
         folder: The folder of the inventory.
         checkpoint: The checkpoint.
-        is_named: Whether the state file names it.
+        is_latest: Whether the state file names it as the newest.
         known: Gets what `problem` returns, by path without suffix.
         problem: As in `take`.
     """
     is_read = False
-    state = DAMAGED if checkpoint.has_index or is_named else ORPHAN
+    state = DAMAGED if checkpoint.has_index or is_latest else ORPHAN
     with locks.reading(checkpoint.prefix):  # a training may be deleting others
         try:
             reason = checkpoint.problem()
@@ -250,8 +252,10 @@ def _found(folder: str, seen: FolderScan) -> Iterable[Checkpoint]:
     }
     # The state file may name checkpoints in other folders, or without a number.
     for path in seen.named:
-        if path not in found and (Checkpoint.at(path).files or is_in(folder, path)):
-            found[path] = Checkpoint.at(path)
+        # Older ones may be missing: a save deletes them before it names them no more.
+        each = Checkpoint.at(path)
+        if path not in found and (each.files or path == seen.latest):
+            found[path] = each
     for path in seen.temporary:
         prefix = cleanup.prefix_of(path)
         there = found.get(prefix)
@@ -269,29 +273,17 @@ def _was_deleted(folder: str, checkpoint: Checkpoint) -> bool:
     """Return whether a training deleted a checkpoint while it was examined."""
     if not checkpoint.has_index or Checkpoint.at(checkpoint.prefix).has_index:
         return False
-    return checkpoint.prefix not in scan(folder).named
+    return checkpoint.prefix != scan(folder).latest
 
 
-def _without_shared(entries: Iterable[Entry]) -> tuple[list[Entry], int]:
-    """Return the entries with `own_bytes` corrected, and the size of all their files.
-
-    A file is shared if another entry has it too: the graph is the same for all
-    checkpoints, and their .meta files are hard links.
-    """
+def _total_bytes(entries: Iterable[Entry]) -> int:
+    """Return the size of all files of some entries; one with several names is one."""
     sizes: dict[tuple[int, int], int] = {}
-    owners: dict[tuple[int, int], set[str]] = {}
-    for entry in entries:
-        for path in entry.files:
-            with contextlib.suppress(FileNotFoundError):  # deleted in the meantime
-                stat = os.stat(path)
-                sizes[stat.st_dev, stat.st_ino] = stat.st_size
-                owners.setdefault((stat.st_dev, stat.st_ino), set()).add(entry.path)
-    own = dict.fromkeys((each.path for each in entries), 0)
-    for file, paths in owners.items():
-        if len(paths) == 1:
-            own[min(paths)] += sizes[file]
-    changed = [dataclasses.replace(each, own_bytes=own[each.path]) for each in entries]
-    return changed, sum(sizes.values())
+    for path in (path for entry in entries for path in entry.files):
+        with contextlib.suppress(FileNotFoundError):  # deleted in the meantime
+            stat = os.stat(path)
+            sizes[stat.st_dev, stat.st_ino] = stat.st_size
+    return sum(sizes.values())
 
 
 def _temporary(path: str) -> Entry | None:

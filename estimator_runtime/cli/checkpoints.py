@@ -117,9 +117,9 @@ def _as_text(
     for row in rows:
         cells = [cell.rjust(w) for cell, w in zip(row[:3], widths, strict=True)]
         yield "  ".join((*cells, row[3]))
-    shared = found.bytes - sum(each.own_bytes for each in found.entries)
-    if shared:
-        yield f"in all {size(found.bytes)}, of which {size(shared)} are shared"
+    graphs = found.bytes - sum(each.own_bytes for each in found.entries)
+    if graphs:
+        yield f"in all {size(found.bytes)}, of which {size(graphs)} are graphs"
     elif len(found.entries) > 1:
         yield f"in all {size(found.bytes)}"
     if found.state_problem:

@@ -2,11 +2,9 @@
 
 import argparse
 import contextlib
-import difflib
 import math
 import os
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -28,8 +26,6 @@ exit status:
 Otherwise it is the status of the script: that of sys.exit(), 1 after an exception that
 it does not catch, 130 (in a shell) after Ctrl-C.
 """
-# The functions, with their modules, that end a script because of its arguments.
-_REFUSALS = {("argparse", "error"), ("absl.app", "parse_flags_with_usage")}
 
 
 class Parser(argparse.ArgumentParser):
@@ -53,19 +49,6 @@ class Parser(argparse.ArgumentParser):
             write_out(message)
         else:
             super()._print_message(message, file)
-
-    def similar_option(self, argument: str) -> str | None:
-        """Return the known option that is closest to an unknown one, or None."""
-        name, equals, _ = argument.partition("=")
-        known = [
-            option
-            for action in self._actions
-            for option in action.option_strings
-            if action.nargs != 0 or not equals
-        ]
-        return next(
-            iter(difflib.get_close_matches(name, known, n=1, cutoff=0.75)), None
-        )
 
     def has_option(self, argument: str) -> bool:
         """Return whether an argument is a known option, with a value or without."""
@@ -140,7 +123,7 @@ def check_first(
     """Check that the first argument is a command, or an option that may come first.
 
     Raises:
-        UsageError: If it is a script, an option of a command, or resembles a command.
+        UsageError: If it is a script, or an option of a command.
     """
     first = next(iter(arguments), "")
     if first in commands or parser.has_option(first):
@@ -152,16 +135,12 @@ def check_first(
             f"option {first!r} stands before the command; write the command first, as "
             f"in: {NAME} run {first} ..."
         )
-    for similar in difflib.get_close_matches(first, commands, n=1):
-        raise UsageError(f"{first!r} is not a command; did you mean {similar!r}?")
 
 
 def unknown_argument(argument: str, parser: Parser) -> UsageError:
     """Return the error about an argument that the parser of a command does not know."""
     is_option = argument.startswith("-")
     problem = f"{'unknown option' if is_option else 'unexpected argument'} {argument!r}"
-    if is_option and (similar := parser.similar_option(argument)):
-        problem += f" (did you mean {similar!r}?)"
     lists = f"'{parser.prog} --help'"
     if is_option and parser.get_default("takes_program"):
         return UsageError(
@@ -171,27 +150,13 @@ def unknown_argument(argument: str, parser: Parser) -> UsageError:
     return UsageError(f"{problem}; see {lists}")
 
 
-def misplaced_option(
-    end: SystemExit, arguments: Sequence[str], parser: Parser
-) -> str | None:
-    """Explain that an option which a script refused may be meant for this package.
+def misplaced_option(arguments: Sequence[str], parser: Parser) -> str | None:
+    """Return a line about the first of a script's arguments that is an option of ours.
 
-    Returns:
-        One line, with the remedy. None if `end` was not raised where argparse and absl
-        refuse arguments, or if `parser`, that of the command, has none of the script's
-        `arguments`.
+    It is None if `parser`, that of the command, has none of them.
     """
-    options = (each for each in arguments if each.startswith("-"))
-    ours = next(filter(parser.has_option, options), None)
-    frames = (frame for frame, _ in traceback.walk_tb(end.__traceback__))
-    # What they say names the option, unless another one is refused.
-    refused = (
-        str(each.f_locals.get("message", ours))
-        for each in frames
-        if (each.f_globals.get("__name__"), each.f_code.co_name) in _REFUSALS
-    )
-    name = (ours or "").strip("-").partition("=")[0]
-    if ours is None or not any(name in each for each in refused):
+    ours = next(filter(parser.has_option, arguments), None)
+    if ours is None:
         return None
     return (
         f"the script was given {ours!r}, which stands after it; if it is for "

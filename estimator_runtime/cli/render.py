@@ -57,6 +57,11 @@ def add_to(commands: argparse._SubParsersAction[Parser]) -> None:
         type=int,
         help="group that may write to the volume (default: 1000, as in our image)",
     )
+    parser.add_argument(
+        "--pod-spec",
+        metavar="FILE",
+        help="YAML file with more fields of each pod, such as nodeSelector",
+    )
     run_flags.add(parser.add_argument_group("the tasks"), run_flags.TASKS)
     run_flags.add(parser.add_argument_group("what each takes"), run_flags.RESOURCES)
     add_program(parser)
@@ -69,17 +74,18 @@ def render(options: argparse.Namespace) -> tuple[str, int]:
         ConfigError: If a value is invalid.
         UsageError: If no task would train.
     """
-    from estimator_runtime.launch.backends.kubernetes import KubernetesRenderer
+    from estimator_runtime.launch.backends import kubernetes
 
     job = run.job_of(options)
     name = options.name or _name_of(options.program[0])
-    renderer = KubernetesRenderer(
+    renderer = kubernetes.KubernetesRenderer(
         image=options.image,
         name=name,
         storage=options.storage,
         storage_class=options.storage_class,
         claim=options.claim,
         fs_group=options.fs_group,
+        pod_spec=options.pod_spec and kubernetes.read_pod_spec(options.pod_spec),
     )
     return renderer.render(job).rstrip(), 0
 

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -85,8 +85,6 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
         mode.add_package(program)
     is_cluster = run_flags.is_cluster_wanted(options)
     is_import_spared = garbage_collector.is_wanted(os.environ)
-    if options.tensorboard is not None:
-        tensorboard.check(options.tensorboard)
     if is_cluster:
         if not options.is_module:
             script.check_rereadable(program)
@@ -111,9 +109,10 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
         status = run(program, arguments)
         is_held_up = script.waits_at_exit(None)
     except SystemExit as error:
-        if problem := misplaced_option(error, arguments, parser):
-            sys.stderr.write(f"{NAME}: {problem}\n")
         code = 0 if error.code is None else error.code
+        # As argparse ends a program whose arguments it refuses.
+        if code == 2 and (hint := misplaced_option(arguments, parser)):
+            sys.stderr.write(f"{NAME}: {hint}\n")
         # Python prints what is no number.
         if not isinstance(code, int) or not script.waits_at_exit(error):
             raise
@@ -140,22 +139,28 @@ def launch(options: argparse.Namespace) -> int:
     job = job_of(options)
     console = Console(as_json=options.log_format == "json")
     backend = get_backend(options.backend, console=console, **_backend_options(options))
-    try:
-        handle = backend.submit(job)
-    except KeyboardInterrupt:  # while the job waited for free resources
-        console.conclude("stopped by SIGINT before the start", is_failure=True)
-        return 128 + signal.SIGINT
-    with contextlib.ExitStack() as signals:
+    handles: list[JobHandle] = []
+    requests = StopRequests()
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        if not requests.take(number, time.monotonic()):
+            return
+        if not handles:  # the job waits for free resources
+            raise _StoppedBeforeStart(number)
+        name = signal.Signals(number).name
+        handles[0].cancel(exit_status_of(number), f"the job was stopped by {name}")
+
+    # The first Ctrl-C, SIGTERM or notice stops the job gracefully, another one at once.
+    with contextlib.closing(SignalInbox(stop)):
         try:
-            signals.enter_context(_cancelling_signals(handle))
-        except KeyboardInterrupt:  # before signals are handled
-            _cancel(handle, signal.SIGINT)
-            signals.enter_context(_cancelling_signals(handle))
+            handles.append(backend.submit(job))
+        except _StoppedBeforeStart as stopped:
+            [number] = stopped.args
+            name = signal.Signals(number).name
+            console.conclude(f"stopped by {name} before the start", is_failure=True)
+            return exit_status_of(number)
         try:
-            with contextlib.ExitStack() as stack:
-                begin = _dashboard(options.tensorboard, handle, console, stack)
-                outcome = _wait(handle, begin)
-                begin(is_end=True)
+            outcome = _wait(handles[0], options.tensorboard, console)
         except LaunchError as error:
             console.conclude(f"error: {error}", is_failure=True)
             return 1
@@ -163,33 +168,26 @@ def launch(options: argparse.Namespace) -> int:
         return outcome.exit_status
 
 
-def _dashboard(
-    port: int | str | None,
-    handle: JobHandle,
-    console: Console,
-    stack: contextlib.ExitStack,
-) -> Callable[..., None]:
-    """Return a function that starts TensorBoard as soon as its folder is known.
+class _StoppedBeforeStart(BaseException):
+    """A signal, whose number is the argument, has come before a job was started."""
 
-    Call the function repeatedly while the job runs. Call it with `is_end=True` when the
-    job has ended: it then prints why TensorBoard was not started. `stack` closes
-    TensorBoard at its end. Without a `port` nothing is started.
-    """
-    waiting = [] if port is None else [port]
 
-    def begin(is_end: bool = False) -> None:
-        folder = handle.model_dir()
-        if waiting and is_end:
+def _wait(handle: JobHandle, port: int | str | None, console: Console) -> Outcome:
+    """Wait for the end of a job, and start TensorBoard once its folder is known."""
+    with contextlib.ExitStack() as stack:
+        while not handle.has_ended(_POLL_SECS):
+            folder = handle.model_dir()
+            if port is not None and folder is not None:
+                dashboard = Dashboard.started(folder, port, console.say)
+                port = None
+                if dashboard is not None:
+                    stack.callback(dashboard.close)
+        if port is not None:
             console.say(
                 "TensorBoard was not started: no task has said in time which its model "
                 "directory is, as tf.estimator.train_and_evaluate does"
             )
-        elif waiting and folder is not None:
-            dashboard = Dashboard.started(folder, waiting.pop(), console.pin)
-            if dashboard is not None:
-                stack.callback(dashboard.close)
-
-    return begin
+        return handle.wait()
 
 
 def _backend_options(options: argparse.Namespace) -> dict[str, Any]:
@@ -265,38 +263,6 @@ def _in_copy(script: str, folder: str) -> str:
             "the nodes; name a folder that has it"
         )
     return path
-
-
-def _wait(handle: JobHandle, poll: Callable[[], None]) -> Outcome:
-    """Wait for the end of the job, calling `poll` every half second."""
-    while not handle.has_ended(_POLL_SECS):
-        poll()
-    return handle.wait()
-
-
-@contextlib.contextmanager
-def _cancelling_signals(handle: JobHandle) -> Iterator[None]:
-    """Make signals stop the job in this context.
-
-    The first Ctrl-C, SIGTERM or notice stops the job gracefully; another one stops it
-    at once.
-    """
-    requests = StopRequests()
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        if requests.take(number, time.monotonic()):
-            _cancel(handle, number)
-
-    inbox = SignalInbox(stop)
-    try:
-        yield
-    finally:
-        inbox.close()
-
-
-def _cancel(handle: JobHandle, number: int) -> None:
-    reason = f"the job was stopped by {signal.Signals(number).name}"
-    handle.cancel(exit_status_of(number), reason)
 
 
 def exit_status_of(number: int) -> int:

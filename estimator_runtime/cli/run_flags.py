@@ -236,7 +236,7 @@ RESOURCES = (
         kind=_AMOUNT,
         needs="cluster",
         help="GPUs of the chief and of each worker (default: on this machine one each, "
-        "in turn; elsewhere 0)",
+        "in turn, and all for a chief alone; elsewhere 0)",
     ),
     Flag(
         name="--cpus-per-ps",
@@ -265,7 +265,7 @@ RAY = (
         kind={**_SECS, "dest": "placement_timeout_secs"},
         needs="ray",
         help="wait so long for room, also on nodes that have yet to join (default: "
-        "300, only on the nodes that the cluster has)",
+        "300)",
     ),
     Flag(
         name="--working-dir",
@@ -345,11 +345,6 @@ def carry(options: argparse.Namespace, environ: MutableMapping[str, str]) -> Non
         raise UsageError(
             "--tf1-resource-variables is for --tf1; add that, or leave out "
             "--tf1-resource-variables"
-        )
-    if options.keep_best and OPTIONS["best_metric"].variable not in environ:
-        raise UsageError(
-            f"--keep-best {options.keep_best} needs the metric by which checkpoints "
-            "are the best; add --best-metric NAME, such as --best-metric loss"
         )
     environ.setdefault(OPTIONS["progress"].variable, "auto")
     check(environ)

@@ -13,10 +13,8 @@ outermost frame, reported here, and turned into an exit status.
 
 import builtins
 import contextlib
-import difflib
 import importlib.util
 import itertools
-import operator
 import os
 import re
 import runpy
@@ -239,13 +237,8 @@ def _script_remedy(path: str) -> str:
         if could_be_module and os.path.isfile(os.path.join(path, "__main__.py")):
             return f"to run it as a package, put -m before it: -m {path}"
         return "name a script in it"
-    folder, name = os.path.split(path)
-    if re.fullmatch(r"python[0-9.]*", name):
+    if re.fullmatch(r"python[0-9.]*", os.path.basename(path)):
         return "leave it out, and name the script itself"
-    if os.path.isdir(folder or "."):
-        scripts = [each for each in os.listdir(folder or ".") if each.endswith(".py")]
-        for similar in difflib.get_close_matches(name, scripts, n=1, cutoff=0.7):
-            return f"did you mean {os.path.join(folder, similar)!r}?"
     if could_be_module and not path.endswith(".py"):
         return f"if it is a module, put -m before it: -m {path}"
     return f"relative paths start from {os.getcwd()!r}"
@@ -414,14 +407,14 @@ def report(failure: BaseException) -> int:
     hook_failure = None if is_stop_reported else _call_hook(failure)
     if is_default and not is_stop_reported and (text := summary_of(failure)):
         _write(f"estimator-runtime: error: {text}\n")
-    if _is_of_version_1(failure):
+    if _may_be_of_version_1(failure):
         remedy = (
             "put --tf1 before the script"
             if "--tf1" in sys.argv[1:]
             else "a program that was written for it runs with 'estimator-runtime run "
             "--tf1', and 'estimator-runtime doctor' says what it needs"
         )
-        _write(f"estimator-runtime: that name is of TensorFlow 1; {remedy}\n")
+        _write(f"estimator-runtime: that name may be of TensorFlow 1; {remedy}\n")
     if hook_failure is not None:
         _write("Error in sys.excepthook:\n")
         _print(hook_failure)
@@ -479,29 +472,15 @@ def _reason(failure: BaseException) -> str:
     return next((line for line in lines if not _BEFORE_REASON.match(line)), "")
 
 
-def _is_of_version_1(failure: BaseException) -> bool:
-    """Return whether a program failed at a name that only TensorFlow 1 has."""
-    tensorflow: Any = sys.modules.get("tensorflow")
-    if tensorflow is None or mode.is_on():
-        return False
+def _may_be_of_version_1(failure: BaseException) -> bool:
+    """Return whether a program failed at a name that TensorFlow 2 does not have."""
     if isinstance(failure, AttributeError):
-        dotted = f"{getattr(failure.obj, '__name__', '')}.{failure.name}"
-    elif isinstance(failure, ImportError):
-        # from tensorflow import contrib; import tensorflow.contrib
-        match = re.match(r"cannot import name '(\w+)'", str(failure))
-        dotted = f"{failure.name}.{match[1]}" if match else str(failure.name)
+        module = str(getattr(failure.obj, "__name__", ""))
     else:
-        return False
-    # The modules of the API of TensorFlow 2 are in _api.v2.
-    root, *path = (part for part in dotted.split(".") if part not in ("_api", "v2"))
+        module = str(getattr(failure, "name", ""))  # of an ImportError
     # A program that names compat.v1 itself does not need the mode.
-    if root != "tensorflow" or not path or "compat" in path:
-        return False
-    try:
-        operator.attrgetter(".".join(path))(tensorflow.compat.v1)
-    except AttributeError:
-        return "contrib" in path
-    return True
+    is_told = mode.is_on() or ".compat." in module or "tensorflow" not in sys.modules
+    return module.partition(".")[0] == "tensorflow" and not is_told
 
 
 def _write(text: str) -> None:

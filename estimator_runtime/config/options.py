@@ -237,7 +237,7 @@ class TrainingOptions:
                 raise ConfigError(
                     f"keep_best is {self.keep_best}, but best_metric is not given; "
                     "name the metric of the evaluation that says which checkpoints are "
-                    "the best"
+                    "the best, such as 'loss', in RunConfig or with --best-metric"
                 )
             best_mode_of(self.best_metric, self.best_mode)
 

@@ -7,11 +7,15 @@ from types import ModuleType
 from typing import Any
 
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.tf_internals.strategies import MultiWorkerExtended
+from estimator_runtime.tf_internals.strategies import (
+    MultiWorkerExtended,
+    send_gradients_of_changing_length_dense,
+)
 
 
 def patch_multi_worker(_module: ModuleType) -> None:
-    """Patch the two methods with which the strategy sets up a task."""
+    """Patch how the strategy sets up a task, and which gradients it sends dense."""
+    send_gradients_of_changing_length_dense()
     stock_initialize = MultiWorkerExtended._initialize_multi_worker
     stock_check_health = MultiWorkerExtended._start_check_health_thread
 

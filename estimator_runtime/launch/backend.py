@@ -6,11 +6,11 @@ A back end is a class that a package registers as an entry point of the group
 
 from __future__ import annotations
 
+import concurrent.futures
 import importlib.metadata
-import os
 import threading
 from collections.abc import Mapping
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.launch.job import Job
@@ -71,9 +71,6 @@ class JobHandle(Protocol):
             reason: The reason that the outcome names.
         """
 
-    def state(self) -> str:
-        """Return "starting", "running", "stopping", "succeeded" or "failed"."""
-
     def model_dir(self) -> str | None:
         """Return the model directory, or None if no task has reported it yet."""
 
@@ -103,7 +100,7 @@ def get_backend(name: str, **options: Any) -> Backend:
     return backend(**options)
 
 
-class SupervisedJob:
+class SupervisedJob(Supervisor):
     """A `JobHandle` of a job whose supervisor runs in a thread of this process.
 
     The job ends with this process at the latest. The thread that starts the processes
@@ -118,12 +115,10 @@ class SupervisedJob:
     """
 
     def __init__(self, job: Job, tasks: Tasks, screen: Screen, backend: str) -> None:
-        job_file = JobFile(job, backend)
-        self._supervisor = Supervisor(job, tasks, screen, job_file=job_file)
-        self._outcome: Outcome | None = None
-        self._failure: BaseException | None = None
+        super().__init__(job, tasks, screen, job_file=JobFile(job, backend))
+        self._outcome: concurrent.futures.Future[Outcome] = concurrent.futures.Future()
         self._thread = threading.Thread(
-            target=self._run, name="estimator_runtime supervisor", daemon=True
+            target=self._supervise, name="estimator_runtime supervisor", daemon=True
         )
         self._thread.start()
 
@@ -131,60 +126,25 @@ class SupervisedJob:
         """Wait for the end of the job; see `JobHandle.wait`."""
         if not self.has_ended(timeout_secs):
             raise TimeoutError(f"the job is still running after {timeout_secs} s")
-        if self._failure is not None:
-            raise self._failure
-        return cast(Outcome, self._outcome)
+        return self._outcome.result()
 
     def has_ended(self, timeout_secs: float | None = 0.0) -> bool:
         """Return whether the job has ended; see `JobHandle.has_ended`."""
         self._thread.join(timeout_secs)
         return not self._thread.is_alive()
 
-    def cancel(
-        self, exit_status: int = 1, reason: str = "the job was cancelled"
-    ) -> None:
-        """Stop the job; see `JobHandle.cancel`."""
-        self._supervisor.cancel(exit_status, reason)
-
-    def state(self) -> str:
-        """Return the state of the job; see `JobHandle.state`."""
-        return self._supervisor.state
-
-    def model_dir(self) -> str | None:
-        """Return the model directory; see `JobHandle.model_dir`."""
-        return self._supervisor.model_dir
-
-    def _run(self) -> None:
+    def _supervise(self) -> None:
         try:
-            self._outcome = self._supervisor.run()
+            self._outcome.set_result(self.run())
         except BaseException as error:  # noqa: BLE001 - raised from wait()
-            self._failure = error
+            self._outcome.set_exception(error)
 
 
-def check_launch(job: Job, environ: Mapping[str, str]) -> None:
-    """Check what the launcher itself needs for a job, and create its log folder.
-
-    Raises:
-        ConfigError: If TF_CONFIG is set in `environ`, or the log folder that the job
-            names cannot be created or written.
-    """
+def check_launch(environ: Mapping[str, str]) -> None:
+    """Raise a ConfigError if the environment of the launcher has a TF_CONFIG."""
     if "TF_CONFIG" in environ:
         raise ConfigError(
             "TF_CONFIG is set in the environment, and the launcher makes one for each "
             "task; unset TF_CONFIG, or leave out --workers, --ps, --evaluator and "
             "--backend to run one task"
-        )
-    if job.log_dir is None:
-        return
-    try:
-        os.makedirs(job.log_dir, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"log folder {job.log_dir!r} cannot be created: {error.strerror}; give "
-            "another one"
-        ) from error
-    if not os.access(job.log_dir, os.W_OK | os.X_OK):
-        raise ConfigError(
-            f"log folder {job.log_dir!r} cannot be written by this process; change its "
-            "permissions, or give another one"
         )

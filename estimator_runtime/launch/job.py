@@ -3,16 +3,27 @@
 import dataclasses
 import functools
 import math
+import os
 from collections.abc import Mapping
 from typing import Any
 
+from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.config.role import TaskType
-from estimator_runtime.config.waits import STOP_GRACE_VARIABLE, stop_grace_secs
+from estimator_runtime.config.tf_config import TFConfig
+from estimator_runtime.config.waits import (
+    LOCAL_WAITS,
+    PEER_TIMEOUT_VARIABLE,
+    STOP_GRACE_VARIABLE,
+    stop_grace_secs,
+)
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.launch.task import Task
 
 _TRAINERS = (TaskType.CHIEF, TaskType.WORKER)
 _TYPES = (*_TRAINERS, TaskType.PS, TaskType.EVALUATOR)
+# A task that does not answer its peers is mostly silent to the launcher too, which
+# kills it. So the peers wait longer than the launcher by this factor.
+_PEERS_WAIT_LONGER = 1.5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,7 +32,8 @@ class Resources:
 
     Attributes:
         cpus: Number of cores; a fraction is allowed.
-        gpus: Number of GPUs; a fraction is allowed. With 0, the task sees no GPU.
+        gpus: Number of GPUs: a whole number, or a part of one. With 0, the task sees
+            no GPU.
     """
 
     cpus: float = 1.0
@@ -31,7 +43,8 @@ class Resources:
         """Check the values.
 
         Raises:
-            ConfigError: If one is negative or not a finite number.
+            ConfigError: If one is negative or not a finite number, or if it is several
+                GPUs and a part of one.
         """
         for name in ("cpus", "gpus"):
             value = getattr(self, name)
@@ -39,6 +52,11 @@ class Resources:
                 raise ConfigError(
                     f"Resources: {name} is {value!r}; give a number, 0 or more"
                 )
+        if self.gpus > 1 and self.gpus != int(self.gpus):
+            raise ConfigError(
+                f"a task takes {self.gpus:g} GPU; give a whole number with "
+                "--gpus-per-worker, or less than 1"
+            )
 
     def __str__(self) -> str:
         gpus = f" and {self.gpus:g} GPU" if self.gpus else ""
@@ -169,6 +187,20 @@ class Job:
     def resources_of(self, task: Task) -> Resources:
         """Return the resources that a task takes."""
         return self.resources.get(task.type, Resources())
+
+    def environ_of(self, task: Task, cluster: Cluster) -> dict[str, str]:
+        """Return the variables by which a task learns its role and its waits."""
+        peer_timeout_secs = _PEERS_WAIT_LONGER * self.heartbeat_timeout_secs
+        waits = {**LOCAL_WAITS, PEER_TIMEOUT_VARIABLE: f"{peer_timeout_secs:g}"}
+        config = TFConfig(cluster=cluster, task_type=task.type, task_index=task.index)
+        # Values that the user has set take precedence.
+        given = {**os.environ, **self.env}
+        return {
+            **{name: given.get(name, value) for name, value in waits.items()},
+            # `grace_secs` already has the user's value.
+            STOP_GRACE_VARIABLE: f"{self.grace_secs:g}",
+            "TF_CONFIG": config.to_json(),
+        }
 
     @functools.cached_property
     def trainers(self) -> tuple[Task, ...]:

@@ -7,7 +7,6 @@ for processes on this machine and on others. Events reach it through one queue.
 import dataclasses
 import json
 import queue
-import signal
 import threading
 from collections.abc import Callable
 from types import NoneType
@@ -15,15 +14,6 @@ from typing import Any, Protocol
 
 from estimator_runtime.config.cluster_spec import Cluster
 
-# The signals that stop a job: the launcher handles them and stops its tasks in order.
-STOP_SIGNALS = (
-    signal.SIGTERM,
-    signal.SIGINT,
-    signal.SIGHUP,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-    signal.SIGXCPU,
-)
 # Limit for the lines in the queue, in characters, and what an event adds to its line.
 _MAX_WAITING = 1 << 20
 _PER_EVENT = 100
@@ -92,7 +82,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("pid", "step", "steps_here", "hidden"), (int,)),
     **dict.fromkeys(("trained", "last_step"), (int, NoneType)),
     **dict.fromkeys(("model_dir", "checkpoint_dir", "doing"), (str,)),
-    **dict.fromkeys(("input", "best_metric"), (str, NoneType)),
+    **dict.fromkeys(("best_metric",), (str, NoneType)),
     **dict.fromkeys(("error", "unfinished"), (list,)),
     **dict.fromkeys(("metrics", "stalled"), (dict,)),
     "loss": (float, int, NoneType),
@@ -143,15 +133,9 @@ class Ended:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Refused:
-    """The tasks must not go on running where they are.
-
-    Attributes:
-        reason: Why, for the user.
-        is_late: Whether this became so while they ran, and what they save is kept.
-    """
+    """The tasks must not go on running where they are; with the reason."""
 
     reason: str
-    is_late: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -214,21 +198,12 @@ class Events:
     Lines of output must not fill the memory, so the code that reads them from the tasks
     calls `takes_lines` first. While that returns False, it leaves the lines in the
     pipes, where the tasks wait for room, and puts only other events, which are few.
-
-    Args:
-        is_behind: Returns whether the reader of the lines is behind with them.
-
-    Attributes:
-        is_hurried: Whether lines are accepted even if their reader is behind. That is
-            needed when the tasks are to end, because a task that waits cannot end.
     """
 
-    def __init__(self, is_behind: Callable[[], bool] = lambda: False) -> None:
-        self._is_behind = is_behind
+    def __init__(self) -> None:
         self._queue: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._waiting = 0
         self._lock = threading.Lock()
-        self.is_hurried = False
 
     def put(self, event: "Event") -> None:
         """Add an event; any thread may call this method."""
@@ -250,9 +225,7 @@ class Events:
 
     def takes_lines(self) -> bool:
         """Return whether there is room for lines."""
-        if self._waiting >= _MAX_WAITING:
-            return False
-        return self.is_hurried or not self._is_behind()
+        return self._waiting < _MAX_WAITING
 
     def _count(self, event: "Event", sign: int) -> None:
         if isinstance(event, Output):

@@ -121,13 +121,10 @@ class PlannedSession(HookedSession):
         is_plain = not feed_dict and options is None and run_metadata is None
         if self._runs and self._is_shared:
             self._runs.share(self._is_step(fetches))
+        idle_plan = self._idle.plan_for(fetches) if is_plain else None
         # A session with a plan is of TensorFlow's own class, so it can be asked.
-        if (
-            is_plain
-            and self._idle.covers(fetches)
-            and not sessions.is_closed(self._sess)
-        ):
-            return self._run_idle(fetches)
+        if idle_plan is not None and not sessions.is_closed(self._sess):
+            return self._run_idle(idle_plan, fetches)
         self.forget_end_of_data()
         self._idle.interrupt()
         context = tf_hooks.SessionRunContext(
@@ -154,10 +151,12 @@ class PlannedSession(HookedSession):
         return outputs[CALLER]
 
     def _note_thread(self) -> None:
-        """Record which thread has called, for `_is_shared`."""
+        """Record which thread has called; after a second one, no step is idle."""
         thread = threading.get_ident()
         self._thread = self._thread or thread
-        self._is_shared |= thread != self._thread
+        if thread != self._thread:
+            self._is_shared = True
+            self._idle.forbid()
 
     def _run_unplanned(
         self,
@@ -197,7 +196,7 @@ class PlannedSession(HookedSession):
         """
         self._end_of_data = None
 
-    def _run_idle(self, fetches: Any) -> Any:
+    def _run_idle(self, plan: Plan, fetches: Any) -> Any:
         """Run steps that no hook is due to see, and return results of the last one.
 
         If its values are not the expected ones, the hooks see that step after all.
@@ -207,7 +206,6 @@ class PlannedSession(HookedSession):
             error, self._end_of_data = self._end_of_data, None
             idle.end()
             raise error
-        plan: Any = idle.plan
         run = self._run_until_due(plan)
         self.step_kind = StepKind.FUSED if run.steps > 1 else StepKind.IDLE
         if run.error is not None:
@@ -228,17 +226,10 @@ class PlannedSession(HookedSession):
             tf_hooks.SessionRunArgs(fetches), self._sess
         )
         options, run_metadata = config_pb2.RunOptions(), config_pb2.RunMetadata()
-        # Until hooks are due, they ask for the same at every step. If a call of another
-        # thread has made one due, that hook sees the next step instead.
-        again = {CALLER: fetches}
-        self._call_hook_before_run(context, again, None, options)
-        late = [
-            hook
-            for hook in self._hooks
-            if key_of(again.get(hook, ())) != key_of(plan.wanted.get(hook, ()))
-        ]
+        # Until hooks are due, they ask for the same at every step.
+        self._call_hook_before_run(context, {CALLER: fetches}, None, options)
         outputs = plan.results(raw)
-        self._call_after_run(context, outputs, options, run_metadata, late)
+        self._call_after_run(context, outputs, options, run_metadata)
         return outputs[CALLER]
 
     def _run_until_due(self, plan: Plan) -> CompletedRun:

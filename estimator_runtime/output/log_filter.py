@@ -27,8 +27,12 @@ from estimator_runtime.config.options import OPTIONS, parse_switch
 VARIABLE = "ESTIMATOR_RUNTIME_VERBOSE"
 NATIVE_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _ERRORS = "2"
-# Device files of NVIDIA's driver, of AMD's, and of either under WSL.
-_GPUS = ("/dev/nvidia[0-9]*", "/dev/kfd", "/dev/dxg")
+# The kinds of devices that TensorFlow makes (device_factory.cc).
+DEVICE_TYPES = "TF_ENABLED_DEVICE_TYPES"
+# Device files of NVIDIA's driver, of AMD's, of either under WSL, and of TPUs.
+_GPUS = ("/dev/nvidia[0-9]*", "/dev/kfd", "/dev/dxg", "/dev/accel*", "/dev/vfio/[0-9]*")
+# The folder for drivers of other vendors' devices, beside TensorFlow's.
+_PLUGINS = "tensorflow-plugins"
 # How the messages of tensorflow/python/util/deprecation.py begin, before the caller,
 # the subject and its module are filled in.
 _NOTICE = "From %s: %s (from %s) is deprecated and will be removed %s.\n"
@@ -40,6 +44,14 @@ _TRAPEZOIDAL_RULE = "Trapezoidal rule is known to produce incorrect PR-AUCs"
 _OLD_LAYERS = re.compile(
     r"`(?:tf\.layers\.\w+|tf\.nn\.rnn_cell\.\w+|layer\.apply)` is deprecated and "
 )
+# How it warns of what the frozen package calls to build a Keras model.
+_OLD_KERAS = re.compile(
+    r"`(?:tf\.keras\.backend\.set_learning_phase|Model\.state_updates)` "
+)
+# Packages that may be between that call and the warning.
+_BETWEEN = {
+    *("estimator_runtime", "keras", "logging", "tensorflow", "tf_keras", "warnings")
+}
 # Modules whose classes and functions only Estimators use, whoever calls them. Those of
 # the third are `tf.estimator.export.PredictOutput` and its like.
 _SUBJECTS_OF_ESTIMATORS = (
@@ -69,7 +81,7 @@ def is_verbose(environ: Mapping[str, str]) -> bool:
 
 
 def has_gpu(patterns: Iterable[str] = _GPUS) -> bool:
-    """Return whether a device file of a GPU exists.
+    """Return whether a device file of a GPU or TPU exists.
 
     Args:
         patterns: Glob patterns of such files.
@@ -80,14 +92,17 @@ def has_gpu(patterns: Iterable[str] = _GPUS) -> bool:
 def set_native_level(environ: MutableMapping[str, str]) -> None:
     """Make TensorFlow's C++ code log errors only, unless the user chose a level.
 
-    On a machine with a GPU, its lines show how TensorFlow uses the GPU, and stay. Call
-    this before TensorFlow is imported: it reads the level once.
+    On a machine without a GPU, TensorFlow does not look for one either, which it would
+    log as an error (`failed call to cuInit`). On one with a GPU, its lines show how it
+    uses the GPU, and stay. Call this before TensorFlow is imported: it reads both once.
 
     Raises:
         ConfigError: If ESTIMATOR_RUNTIME_VERBOSE has an invalid value.
     """
     if not is_verbose(environ) and not has_gpu():
         environ.setdefault(NATIVE_LEVEL, _ERRORS)
+        if not any(os.path.isdir(os.path.join(each, _PLUGINS)) for each in sys.path):
+            environ.setdefault(DEVICE_TYPES, "CPU")
 
 
 class DeprecationFilter(logging.Filter):
@@ -127,13 +142,13 @@ def is_hidden(record: logging.LogRecord) -> bool:
 
 
 def _is_called_by_estimators() -> bool:
-    """Return whether the frozen package has called TensorFlow, which logs now."""
+    """Return whether the frozen package has called TensorFlow or Keras, which warns."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         if _is_in(frame.f_code.co_filename, "tensorflow_estimator"):
             return True
         name = str(frame.f_globals.get("__name__"))
-        if name.partition(".")[0] not in ("estimator_runtime", "logging", "tensorflow"):
+        if name.partition(".")[0] not in _BETWEEN:
             return False
         frame = frame.f_back
     return False
@@ -177,7 +192,10 @@ def leave_out_old_layers(counter: DeprecationFilter) -> None:
     show = warnings.showwarning
 
     def show_others(message: Warning | str, *args: Any, **kwargs: Any) -> None:
-        if _OLD_LAYERS.match(str(message)):
+        text = str(message)
+        if _OLD_LAYERS.match(text) or (
+            _OLD_KERAS.match(text) and _is_called_by_estimators()
+        ):
             counter.add()
         else:
             show(message, *args, **kwargs)

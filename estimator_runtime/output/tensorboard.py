@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import importlib.util
 import json
 import os
 import select
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,7 +18,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from estimator_runtime.errors import ConfigError
 from estimator_runtime.output import terminal
 from estimator_runtime.patching.injection.children import helper_command
 
@@ -33,43 +30,14 @@ _END_SECS = 5.0
 _NOT_INHERITED = ("TF_CONFIG", "ESTIMATOR_RUNTIME_CHILDREN")
 
 
-def check(port: int | str) -> None:
-    """Check that TensorBoard can be started, before the training begins.
-
-    Args:
-        port: A port number, 0 for any free port, or `FIRST_FREE`.
-
-    Raises:
-        ConfigError: If TensorBoard is not installed, or the port is in use.
-    """
-    if importlib.util.find_spec("tensorboard") is None:
-        raise ConfigError(
-            "--tensorboard needs the package tensorboard, which is not installed; "
-            "install it with: pip install tensorboard"
-        )
-    if port in (FIRST_FREE, 0):
-        return
-    with socket.socket() as probe:
-        # As servers do: the port of a server that has just ended counts as free.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            raise ConfigError(
-                f"--tensorboard: port {port} of {HOST} cannot be used "
-                f"({error.strerror}); give another one, 0 for any that is free, or "
-                "none for the first from 6006"
-            ) from error
-
-
 class Dashboard:
     """A TensorBoard process for a folder, until `close` or the end of this process.
 
     Args:
         folder: The folder, with its subfolders; it does not need to exist yet.
-        port: As for `check`.
+        port: A port number, 0 for any free port, or `FIRST_FREE`.
         say: Called once, from another thread, with a line of text: the address as soon
-            as TensorBoard responds, or the reason why it could not be started.
+            as TensorBoard listens, or the reason why it could not be started.
     """
 
     def __init__(
@@ -162,7 +130,7 @@ def request(port: int | str | None) -> None:
     """Request TensorBoard for the first training in this process.
 
     Args:
-        port: As for `check`; None requests nothing.
+        port: As for `Dashboard`; None requests nothing.
     """
     global _requested
     _requested = None if port is None else (port, os.getpid())

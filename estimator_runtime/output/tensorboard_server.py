@@ -1,24 +1,20 @@
 """The TensorBoard process, which `tensorboard.Dashboard` starts.
 
 It ends when its parent process ends, for any reason. Its first line on standard output
-is a JSON object: {"url": ...} once TensorBoard responds, or {"problem": ...}.
+is a JSON object: {"url": ...} once TensorBoard listens, or {"problem": ...}.
 """
 
-import http.client
 import json
 import os
 import signal
 import sys
 import threading
 import time
-import urllib.parse
 from collections.abc import Sequence
-from typing import Any
 
 from estimator_runtime.output.tensorboard import FIRST_FREE, HOST
 
 _CHECK_SECS = 0.5
-_ANSWER_SECS = 60.0
 _EXIT_SECS = 3.0
 
 
@@ -40,7 +36,6 @@ def main(arguments: Sequence[str]) -> int:
     os.dup2(2, 1)  # other output must not look like the answer
     try:
         url = _serve(folder, port)
-        _wait_for_answer(url)
     except Exception as error:  # noqa: BLE001 - reported to the parent
         # TensorBoard's own errors have their text in an attribute.
         text = getattr(error, "msg", None) or f"{type(error).__name__}: {error}"
@@ -59,19 +54,6 @@ def _serve(folder: str, port: str) -> str:
     ports = [] if port == FIRST_FREE else ["--port", port]
     server.configure(["tensorboard", "--logdir", folder, "--host", HOST, *ports])
     return server.launch()
-
-
-def _wait_for_answer(url: str) -> None:
-    address: Any = urllib.parse.urlparse(url)  # the URL always has a host
-    # urllib would use a proxy from the environment.
-    connection = http.client.HTTPConnection(
-        address.hostname, address.port, timeout=_ANSWER_SECS
-    )
-    connection.request("GET", address.path or "/")
-    status = connection.getresponse().status
-    connection.close()
-    if status != http.client.OK:
-        raise RuntimeError(f"{url} answers with status {status}")
 
 
 def _end_with(parent: int) -> None:

@@ -84,7 +84,8 @@ PATCHES = (
     ),
     Patch(
         name="multi-worker strategies",
-        reason="they fail in evaluators, ignore SIGTERM, and train without their ps",
+        reason="they fail in evaluators and with sparse gradients of changing length, "
+        "ignore SIGTERM, and train without their ps",
         after="tensorflow",
         apply=_late("estimator.strategies:patch_multi_worker"),
     ),

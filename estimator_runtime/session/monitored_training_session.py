@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from estimator_runtime import reporting
 from estimator_runtime.config import options
-from estimator_runtime.distributed import coordination, input_sharding
+from estimator_runtime.distributed import coordination
 from estimator_runtime.loop.session import LoopSession
 from estimator_runtime.output import tensorboard
 from estimator_runtime.output.training_log import TRAINING_LOG
@@ -145,10 +145,6 @@ def MonitoredTrainingSession(
             chief_only_hooks=chief_only_hooks,
             config=config,
             stop_grace_period_secs=stop_grace_period_secs,
-        )
-    if reporting.is_on():
-        reporting.send(
-            input=input_sharding.fingerprint(tf.compat.v1.get_default_graph())
         )
     creator = session_creator(settings, config)
     return LoopSession(

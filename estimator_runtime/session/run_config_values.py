@@ -1,7 +1,6 @@
 """Checks the values of a RunConfig before any of them is used."""
 
 import contextlib
-import dataclasses
 import difflib
 import functools
 import inspect
@@ -15,42 +14,15 @@ from estimator_runtime.errors import ConfigError, ConfigTypeError
 _Init = TypeVar("_Init", bound=Callable[..., None])
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Number:
-    """A rule for a numeric setting.
-
-    Attributes:
-        unit: What the number counts, for messages.
-        least: The lower limit.
-        inclusive: Whether the limit itself is allowed.
-    """
-
-    unit: str
-    least: int
-    inclusive: bool
-
-    def check(self, name: str, value: Any) -> None:
-        """Raise a ConfigError if `value` breaks this rule."""
-        # Programs match on TensorFlow's wording, so the message contains it.
-        rule = f"{name} should be {'>=' if self.inclusive else '>'} {self.least}"
-        remedy = f"{rule}; give a number of {self.unit}, or None"
-        check_number(f"RunConfig: {name}", value, remedy)
-        if not self._holds(value):
-            raise ConfigError(f"RunConfig: {name} is {value!r}, but {remedy}")
-
-    def _holds(self, value: Any) -> bool:
-        # Not converted, because an int may be too large for a float. False for NaN.
-        return value >= self.least if self.inclusive else value > self.least
-
-
+# What each number counts, and whether it may be 0. None may be negative.
 _NUMBERS = {
-    "save_summary_steps": _Number(unit="steps", least=0, inclusive=True),
-    "save_checkpoints_steps": _Number(unit="steps", least=0, inclusive=True),
-    "save_checkpoints_secs": _Number(unit="seconds", least=0, inclusive=True),
-    "keep_checkpoint_max": _Number(unit="checkpoints", least=0, inclusive=True),
-    "keep_checkpoint_every_n_hours": _Number(unit="hours", least=0, inclusive=False),
-    "log_step_count_steps": _Number(unit="steps", least=0, inclusive=False),
-    "session_creation_timeout_secs": _Number(unit="seconds", least=0, inclusive=False),
+    "save_summary_steps": ("steps", True),
+    "save_checkpoints_steps": ("steps", True),
+    "save_checkpoints_secs": ("seconds", True),
+    "keep_checkpoint_max": ("checkpoints", True),
+    "keep_checkpoint_every_n_hours": ("hours", False),
+    "log_step_count_steps": ("steps", False),
+    "session_creation_timeout_secs": ("seconds", False),
 }
 
 # Any object is accepted except strings and numbers, which are certainly wrong.
@@ -99,7 +71,7 @@ def check(settings: Mapping[str, Any]) -> None:
         if value is None:
             continue
         if name in _NUMBERS:
-            _NUMBERS[name].check(name, value)
+            _check_range(name, value)
         elif name == "model_dir":
             _check_model_dir(value)
         elif name == "session_config":
@@ -188,6 +160,17 @@ def errors_of_frozen_class() -> Iterator[None]:
         yield
     except ValueError as error:
         raise ConfigError(f"RunConfig: {' '.join(str(error).split())}") from error
+
+
+def _check_range(name: str, value: Any) -> None:
+    unit, may_be_0 = _NUMBERS[name]
+    # Programs match on TensorFlow's wording, so the message contains it.
+    rule = f"{name} should be {'>=' if may_be_0 else '>'} 0"
+    remedy = f"{rule}; give a number of {unit}, or None"
+    check_number(f"RunConfig: {name}", value, remedy)
+    # Not converted, because an int may be too large for a float. False for NaN.
+    if not (value >= 0 if may_be_0 else value > 0):
+        raise ConfigError(f"RunConfig: {name} is {value!r}, but {remedy}")
 
 
 def _check_model_dir(value: Any) -> None:

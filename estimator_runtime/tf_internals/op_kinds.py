@@ -50,7 +50,6 @@ FACTS = {
         InitializeTableFromTextFileV2
     """,
     "is_iterator": "Iterator IteratorV2 OneShotIterator",
-    "starts_iterator": "MakeIterator OneShotIterator",
     "is_placeholder": "Placeholder",
     # Control flow of TensorFlow 1. Loops and branches that the Python API of
     # TensorFlow 2 builds call functions instead.
@@ -94,7 +93,6 @@ FACTS = {
     """,
     # Not all of them are stateful by their definition.
     "reads_files_or_data": "*Dataset* *Iterator* *ReadFile* *MatchingFiles*",
-    "is_opaque_input": "GeneratorDataset EagerPyFunc PyFunc PyFuncStateless",
     # A program can notice when their kernels are deleted.
     "has_observable_end": """
         *PyFunc* *Cache* *Snapshot* *SaveDataset* *Summary*Writer* *Collective*

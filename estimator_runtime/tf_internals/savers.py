@@ -1,4 +1,4 @@
-"""Savers, Scaffolds and optimizers of TensorFlow."""
+"""Savers and Scaffolds of TensorFlow."""
 
 from typing import Any
 
@@ -25,16 +25,3 @@ def parts_of_user(scaffold: tf.compat.v1.train.Scaffold) -> list[str]:
         "ready_for_local_init_op": scaffold.ready_for_local_init_op,
     }
     return [name for name, value in parts.items() if value is not None]
-
-
-def adam_scalars(optimizer: tf.compat.v1.train.AdamOptimizer) -> list[Any]:
-    """Return the numbers that Adam's update uses, as tensors and variables.
-
-    Call this while the optimizer applies gradients, or after that in the same graph.
-
-    Returns:
-        The powers of beta1 and beta2, the learning rate, beta1, beta2 and epsilon.
-    """
-    powers = optimizer._get_beta_accumulators()
-    rates = optimizer._lr_t, optimizer._beta1_t, optimizer._beta2_t
-    return [*powers, *rates, optimizer._epsilon_t]

@@ -1,42 +1,10 @@
 """The benchmark of checkpoints: what it makes of the times of steps, and a quick run."""
 
 import json
-import pathlib
 
 import pytest
 
 from benchmarks.checkpoints import benchmark
-from benchmarks.checkpoints.benchmark import Training
-
-_ROOT = pathlib.Path(__file__).parents[2]
-
-
-def test_the_step_that_saves_and_the_one_after_are_held_against_the_usual_one():
-    training = Training(
-        steps_secs=(5.0, 3.0, 1.0, 1.0, 4.0, 2.0, 1.5, 1.0), every=4, cpu_secs=9.0
-    )
-    assert training.wall_secs == 18.5
-    assert training.usual_secs == 1.0
-    assert training.beyond_usual(0) == [4.0, 3.0]
-    assert training.beyond_usual(1) == [2.0, 1.0]
-
-
-def test_the_loop_is_held_against_one_that_saves_nothing_in_the_same_round():
-    def training(*steps, cpu_secs):
-        return Training(steps_secs=steps, every=3, cpu_secs=cpu_secs)
-
-    trainings = {
-        "none, every 3 steps": [training(1.0, 1.0, 1.0, cpu_secs=4.0)],
-        "stock, every 3 steps": [training(5.5, 1.0, 1.0, cpu_secs=12.0)],
-        "ours, every 3 steps": [training(1.75, 1.0, 1.0, cpu_secs=8.0)],
-    }
-    figures = benchmark._figures(trainings, 3)
-    assert {way: each["slowdown"]["median"] for way, each in figures.items()} == {
-        "none": 0.0,
-        "stock": 1.5,
-        "ours": 0.25,
-    }
-    assert figures["stock"]["cpu_secs_per_save"]["median"] == 8.0 / benchmark._SAVES
 
 
 @pytest.fixture(scope="module")

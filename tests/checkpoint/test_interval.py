@@ -1,14 +1,11 @@
 """Checkpoints whose interval follows what they cost, and what that is told to."""
 
-import threading
-
 import pytest
 import tensorflow as tf
 
 import estimator_runtime as er
 from estimator_runtime.checkpoint import interval
 from estimator_runtime.checkpoint.hook import CheckpointHook
-from estimator_runtime.checkpoint.save.snapshot import Snapshot
 from estimator_runtime.config import options
 from estimator_runtime.contrib import learn
 from estimator_runtime.errors import ConfigError
@@ -103,17 +100,12 @@ def test_configs_of_other_classes_follow_the_environment_too(
         ({"save_checkpoint_steps": 100}, True),
         ({"save_checkpoint_secs": 60}, True),
         ({"save_checkpoint_secs": None}, True),
-        ({"save_checkpoint_secs": None, "hooks": 60}, True),
-        ({"save_checkpoint_secs": None, "hooks": 600}, False),
     ],
 )
 def test_the_log_says_that_an_interval_of_the_program_overrides_an_overhead(
     monkeypatch, caplog, tmp_path, given, is_ignored
 ):
     monkeypatch.setenv(VARIABLE, "0.05")
-    if "hooks" in given:
-        saver = train.CheckpointSaverHook(str(tmp_path), save_secs=given["hooks"])
-        given = {**given, "hooks": [saver]}
     with tf.Graph().as_default():
         train.get_or_create_global_step()
         with er.MonitoredTrainingSession(checkpoint_dir=str(tmp_path), **given):
@@ -133,13 +125,6 @@ def test_an_overhead_beside_an_interval_is_refused(name):
             f"RunConfig: checkpoint_overhead is 0.1, but {name} is given too; leave one "
             "of them out"
         )
-
-
-@pytest.mark.parametrize("value", [0, 1, -0.5, 2, "0.1", True])
-def test_an_overhead_out_of_range_is_refused(value):
-    for make in (er.RunConfig, er.RunConfig().replace):
-        with pytest.raises(ConfigError, match=r"^RunConfig: checkpoint_overhead is "):
-            make(checkpoint_overhead=value)
 
 
 def saved_steps(folder):
@@ -207,35 +192,3 @@ def test_the_interval_follows_the_cost_which_is_told_to_tensorboard_and_the_log(
         f"Checkpoint of step 4, 408 bytes: training waited {waited:.4f} s, {wrote}"
         "24.0 s after the one before"
     )
-
-
-@pytest.mark.parametrize("last_step", [4, 5])
-def test_while_one_is_written_no_other_is_taken_but_the_last(
-    tmp_path, now, around_writes, monkeypatch, last_step
-):
-    may_write, taken, take = threading.Event(), [], Snapshot.take
-
-    def wait(_):
-        assert may_write.wait(20)
-
-    def noting_take(self):
-        taken.append(int(session_step[0]))
-        return take(self)
-
-    around_writes(before=wait)
-    monkeypatch.setattr(Snapshot, "take", noting_take)
-    session_step = [0]
-    with tf.Graph().as_default():
-        step = train.get_or_create_global_step().assign_add(1).op
-        given = options.TrainingOptions(checkpoint_overhead=0.1)
-        with (
-            options.use(given),
-            er.MonitoredTrainingSession(checkpoint_dir=str(tmp_path)) as session,
-        ):
-            for session_step[0] in range(1, last_step + 1):
-                if session_step[0] < 5:  # the last one of five is not due by the clock
-                    now[0] += 11
-                session.run(step)
-            may_write.set()
-    assert taken == [0, last_step]
-    assert saved_steps(tmp_path) == [0, last_step]

@@ -13,7 +13,7 @@ import pytest
 
 from estimator_runtime.checkpoint import inventory
 from estimator_runtime.checkpoint.checkpoint import Checkpoint
-from estimator_runtime.checkpoint.store import cleanup, locks
+from estimator_runtime.checkpoint.store import locks
 from estimator_runtime.checkpoint.store.state_file import State, read_state, write_state
 from estimator_runtime.checkpoint.tensor_bundle import checksums
 from estimator_runtime.cli import checkpoints
@@ -84,14 +84,18 @@ def test_the_table_has_a_line_for_each_and_says_what_a_restart_does(ckpt, capsys
         ("20", "good; a restart goes on from here"),
         ("30", f"damaged: {DATA} has 4 bytes of 408"),
     ]
-    own = sum(path.stat().st_size for path in ckpt.glob("model.ckpt-*"))
+    bytes_ = [path.stat().st_size for path in ckpt.glob("model.ckpt-*")]
+    graphs = [path.stat().st_size for path in ckpt.glob("*.meta")]
     assert lines[4:] == [
-        f"in all {checkpoints.size(own)}",
+        f"in all {checkpoints.size(sum(bytes_))}, of which "
+        f"{checkpoints.size(sum(graphs))} are graphs",
         "a restart would not go on from the newest, of step 30",
     ]
 
 
-def test_a_file_of_several_names_is_counted_once_and_is_nobodys_own(show, ckpt, capsys):
+def test_graphs_of_several_names_are_counted_once_and_are_nobodys_own(
+    show, ckpt, capsys
+):
     for path in ckpt.glob("*.meta"):
         path.unlink()
     first = ckpt / "model.ckpt-10.meta"
@@ -114,7 +118,7 @@ def test_a_file_of_several_names_is_counted_once_and_is_nobodys_own(show, ckpt, 
     lines = capsys.readouterr().out.splitlines()
     assert re.split(r"  +", lines[1].strip())[1] == checkpoints.size(files[0])
     assert lines[4] == (
-        f"in all {checkpoints.size(shown['bytes'])}, of which 100.0 kB are shared"
+        f"in all {checkpoints.size(shown['bytes'])}, of which 100.0 kB are graphs"
     )
 
 
@@ -127,21 +131,6 @@ def test_a_flipped_bit_of_the_data_is_found_by_verify_only(show, ckpt):
     reason = f"{DATA} has a wrong checksum for 'weight'"
     assert shown["checkpoints"][2]["reason"] == reason
     assert shown["restart"] == f"{ckpt}/model.ckpt-20"
-
-
-def test_a_state_file_may_name_its_folder_in_another_way(show, ckpt):
-    path = ckpt / "checkpoint"
-    path.write_text(path.read_text().replace('"model', '"./model'))
-    status, shown = show()
-    assert (status, shown["restart"]) == (0, f"{ckpt}/model.ckpt-30")
-    assert states(shown) == [(10, "good"), (20, "good"), (30, "good")]
-
-
-def test_a_lost_state_file_is_named_and_nothing_is_lost_with_it(show, ckpt):
-    (ckpt / "checkpoint").unlink()
-    status, shown = show()
-    assert (status, shown["state_file"]) == (0, "the state file is missing")
-    assert shown["restart"] == f"{ckpt}/model.ckpt-30"
 
 
 def test_an_older_checkpoint_that_the_user_has_named_is_not_the_newest(show, ckpt):
@@ -215,36 +204,6 @@ def test_a_training_may_save_and_delete_while_all_is_verified(ckpt, keep):
     assert read_state(str(ckpt)).latest != f"{ckpt}/model.ckpt-30"
     # It was held for as long as it was looked at.
     assert Checkpoint.at(f"{ckpt}/model.ckpt-30").problem() is None
-
-
-def test_a_checkpoint_that_a_training_gives_its_names_is_not_the_newest_yet(show, ckpt):
-    name = f".model.ckpt-40.saving-{os.getppid()}-{socket.gethostname()}"
-    (ckpt / name).mkdir()
-    for path in ckpt.glob("model.ckpt-30.*"):
-        shutil.copy(path, ckpt / path.name.replace("-30", "-40", 1))
-    status, shown = show()
-    assert (status, shown["restart"]) == (0, f"{ckpt}/model.ckpt-30")
-    assert states(shown)[3:] == [(40, "temporary")]
-
-
-@pytest.mark.parametrize("is_folder", [True, False])
-def test_what_is_temporary_may_be_gone_when_it_is_looked_at(
-    ckpt, monkeypatch, is_folder
-):
-    name = "model.ckpt-40" if is_folder else "checkpoint"
-    path = ckpt / f".{name}.saving-{os.getppid()}-{socket.gethostname()}"
-    path.mkdir() if is_folder else path.write_bytes(b"half")
-    list_them = cleanup.temporaries
-
-    def finish(folder):
-        listed = list_them(folder)
-        path.rmdir() if is_folder else path.unlink()
-        return listed
-
-    monkeypatch.setattr(cleanup, "temporaries", finish)
-    found = inventory.take(str(ckpt))
-    assert [each.step for each in found.entries] == [10, 20, 30]
-    assert found.restart.step == 30
 
 
 def test_checkpoints_of_another_folder_are_not_shown_where_there_is_a_copy(

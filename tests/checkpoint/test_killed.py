@@ -41,20 +41,16 @@ def main(folder):
     er.install()
     # Imported here, once.
     assert callable(er.MonitoredTrainingSession)
-    points = [*calls_of_step(folder / "whole")]
+    points = calls_of_step(folder / "whole")
     # The one past the last is before the next checkpoint's first.
     points += [points[-1] + 1, "half", *(f"step {step}" for step in ANY_STEPS)]
-    calls = calls_of_step(folder / "whole twice")
-    # Those of the second save of the step.
-    second = [number for number in calls if calls[number] == "mkdir"][1]
-    points += [f"twice {number}" for number in calls if number >= second]
     found = []
     for point in points:
         here = folder / str(point)
         status = in_child(functools.partial(train, here, last_of(point), kill_at=point))
         call = (here / "killed").read_text()
         state = os.path.basename(read_state(here).latest)
-        found.append([point, call, status, state, sorted(os.listdir(here))])
+        found.append([call, status, state, sorted(os.listdir(here))])
     # These need no process each: no run knows of the one before.
     in_child(lambda: [train(folder / str(point), last_of(point)) for point in points])
     for point, each in zip(points, found, strict=True):
@@ -63,10 +59,10 @@ def main(folder):
 
 
 def calls_of_step(folder):
-    """Train to the end; give number to name of each call for the step of the kills."""
+    """Train to the end; return the numbers of the calls for the step of the kills."""
     in_child(functools.partial(train, folder, last_of(folder.name), kill_at=-1))
-    calls = enumerate(json.loads((folder / "calls").read_text()))
-    return {number: name for number, (step, name) in calls if step == KILLED_STEP}
+    steps = enumerate(json.loads((folder / "calls").read_text()))
+    return [number for number, step in steps if step == KILLED_STEP]
 
 
 def last_of(name):
@@ -101,8 +97,7 @@ def train(folder, last_step, kill_at=None):
         last_step: The global step at which training ends.
         kill_at: The number of the call before which the process is killed, "half" to
             kill it in the middle of a write, "step N" after that step, -1 to write down
-            each call by (step, name), None for a run like any other. With "twice"
-            before the number, or in the folder's name, each step is saved twice.
+            the step of each call, None for a run like any other.
     """
     import tensorflow as tf
 
@@ -112,8 +107,6 @@ def train(folder, last_step, kill_at=None):
     tf1 = tf.compat.v1
     os.makedirs(folder, exist_ok=True)
     calls, step_of_call = [], [None]
-    is_twice = kill_at is not None and "twice" in folder.name
-    kill_at_call = int(kill_at.split()[1]) if is_twice and kill_at != -1 else kill_at
 
     def die(name):
         (folder / "killed").write_text(name)
@@ -126,9 +119,9 @@ def train(folder, last_step, kill_at=None):
             if name == "mkdir" and ".saving-" in str(args[0]):
                 step_of_call[0] = step_of(str(args[0]).partition(".saving-")[0])
             if step_of_call[0] is not None:
-                if len(calls) == kill_at_call:
+                if len(calls) == kill_at:
                     die(name)
-                calls.append([step_of_call[0], name])
+                calls.append(step_of_call[0])
             return original(*args, **kwargs)
 
         setattr(owner, name, call)
@@ -162,19 +155,12 @@ def train(folder, last_step, kill_at=None):
         with tf.control_dependencies([weight.assign_add([1.0] * 1000)]):
             step = tf1.train.get_or_create_global_step().assign_add(1).op
         values = [tf1.train.get_global_step().value(), weight[0], weight[999]]
-        saver, other = (
-            tf1.train.Saver(max_to_keep=3, save_relative_paths=True) for _ in range(2)
-        )
-        again = tf1.train.CheckpointSaverHook(str(folder), save_steps=1, saver=other)
+        saver = tf1.train.Saver(max_to_keep=3, save_relative_paths=True)
         with er.MonitoredTrainingSession(
             checkpoint_dir=str(folder),
             save_checkpoint_steps=1,
             scaffold=tf1.train.Scaffold(saver=saver),
-            hooks=[
-                *([again] if is_twice else []),
-                Looks(),
-                tf1.train.StopAtStepHook(last_step=last_step),
-            ],
+            hooks=[Looks(), tf1.train.StopAtStepHook(last_step=last_step)],
             save_summaries_steps=None,
             log_step_count_steps=None,
         ) as session:
@@ -201,10 +187,8 @@ def runs(tmp_path_factory):
 def test_a_kill_at_any_boundary_loses_nothing_that_was_committed(runs):
     found, _ = runs
     states = {}
-    for point, call, status, state, _, restored in found:
+    for call, status, state, _, restored in found:
         assert status == -signal.SIGKILL, call
-        if str(point).startswith("twice"):
-            continue
         committed = step_of(state)
         assert restored == [committed] * 3, (call, state)
         states.setdefault(call, set()).add(committed)
@@ -218,17 +202,6 @@ def test_a_kill_at_any_boundary_loses_nothing_that_was_committed(runs):
         # The save of the step before waits at most for one, and that for none.
         [committed] = at_any[f"step {step}"]
         assert step - 3 <= committed <= step
-
-
-def test_a_kill_of_a_save_that_replaces_a_checkpoint_loses_neither(runs):
-    found, _ = runs
-    twice = [each for each in found if str(each[0]).startswith("twice")]
-    assert {call for _, call, *_ in twice} == {*CALLS, "write", "rmtree"}
-    # At some there was no checkpoint of the step under its name.
-    assert {state for _, _, _, state, *_ in twice} == {"model.ckpt-3"}
-    assert {"model.ckpt-3.index" in left for *_, left, _ in twice} == {True, False}
-    for _, call, status, _, _, restored in twice:
-        assert (status, restored) == (-signal.SIGKILL, [KILLED_STEP] * 3), call
 
 
 def test_a_run_after_a_kill_leaves_nothing_but_its_checkpoints(runs):

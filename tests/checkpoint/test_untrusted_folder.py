@@ -17,7 +17,6 @@ from estimator_runtime.checkpoint.store.state_file import STATE_FILE, read_state
 from estimator_runtime.cli.main import main
 from estimator_runtime.distributed.finish_note import FinishNote
 from estimator_runtime.errors import CheckpointError, ConfigError
-from estimator_runtime.output.terminal import printable
 
 er.install()
 
@@ -186,10 +185,6 @@ class TestNoFiles:
         assert recovery.recover(str(ckpt)).step == 20
 
     def test_notes_are_none(self, ckpt, make):
-        hidden = ckpt / DEAD.format(30)
-        hidden.mkdir()
-        make(hidden / "gone.json")
-        os.utime(hidden, (1, 1))
         make(ckpt / "training_finished.json")
         if make is not huge:  # TensorFlow reads it
             assert FinishNote(str(ckpt)).step() is None
@@ -228,9 +223,3 @@ def test_no_name_of_a_file_reaches_a_terminal_as_a_command(ckpt, tmp_path, capsy
     assert "\x1b" not in shown
     assert f"another folder, {tmp_path}/\\x1b[31mred; " in shown
     assert "-40" not in shown
-
-
-def test_what_a_terminal_would_obey_is_escaped_and_the_rest_is_not():
-    assert printable("übel\ta\n√2 \x1b]0;t\x07\r\x9b\u202e\udc80") == (
-        "übel\ta\n√2 \\x1b]0;t\\x07\\r\\x9b\\u202e\\udc80"
-    )

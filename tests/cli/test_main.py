@@ -6,7 +6,6 @@ import pathlib
 import re
 import subprocess
 import sys
-import tempfile
 import textwrap
 import zipapp
 
@@ -14,7 +13,6 @@ import pytest
 
 import estimator_runtime
 from estimator_runtime.cli.main import main
-from estimator_runtime.cli.script import check_rereadable
 
 TF_CONFIG_OF_WORKER = json.dumps(
     {
@@ -78,23 +76,9 @@ def folder(tmp_path):
             "see 'estimator-runtime run --help'",
         ),
         (
-            ["run", "-m"],
-            "the following arguments are required: SCRIPT; "
-            "see 'estimator-runtime run --help'",
-        ),
-        (
             ["run", "--steps", "train.py"],
             "unknown option '--steps'; put options of the script after it, as in "
             "'SCRIPT --steps'; 'estimator-runtime run --help' lists ours",
-        ),
-        (
-            ["run", "trian.py"],
-            "script 'trian.py' does not exist; did you mean 'train.py'?",
-        ),
-        (["run", "train"], "script 'train' does not exist; did you mean 'train.py'?"),
-        (
-            ["run", "package/trai.py"],
-            "script 'package/trai.py' does not exist; did you mean 'package/train.py'?",
         ),
         (
             ["run", "package.train"],
@@ -106,16 +90,6 @@ def folder(tmp_path):
             ["run", "runnable"],
             "script 'runnable' is a folder; "
             "to run it as a package, put -m before it: -m runnable",
-        ),
-        (
-            ["run", "elsewhere/job.py", "--help"],
-            "script 'elsewhere/job.py' does not exist; "
-            "relative paths start from '{folder}'",
-        ),
-        (
-            ["run", "-m", "nowhere.train"],
-            "no module named 'nowhere.train'; "
-            "is its package installed, or in a folder below '{folder}'?",
         ),
         (
             ["run", "-m", "package.nothing"],
@@ -133,14 +107,36 @@ def folder(tmp_path):
             "it is a file: leave out the -m before train.py",
         ),
         (
-            ["run", "-m", ".train"],
-            "no module named '.train'; "
-            "is its package installed, or in a folder below '{folder}'?",
-        ),
-        (
             ["run", "--tf1-resource-variables", "train.py"],
             "--tf1-resource-variables is for --tf1; add that, or leave out "
             "--tf1-resource-variables",
+        ),
+        (
+            ["doctor", "x.py", "--lr", "0.1"],
+            "unknown option '--lr'; see 'estimator-runtime doctor --help'",
+        ),
+        (
+            ["--workers=2", "run", "x.py"],
+            "option '--workers=2' stands before the command; write the command first, as "
+            "in: estimator-runtime run --workers=2 ...",
+        ),
+        (
+            ["checkpoints", "a", "b"],
+            "unexpected argument 'b'; see 'estimator-runtime checkpoints --help'",
+        ),
+        (
+            ["render", "--wrkers=2", "--backend=kubernetes", "--image=i", "x.py"],
+            "unknown option '--wrkers=2'; put options of the "
+            "script after it, as in 'SCRIPT --wrkers=2'; 'estimator-runtime render "
+            "--help' lists ours",
+        ),
+        (
+            ["run", "python", "train.py"],
+            "script 'python' does not exist; leave it out, and name the script itself",
+        ),
+        (
+            ["train.py", "--flag"],
+            "'train.py' is not a command; to run it: estimator-runtime run train.py",
         ),
     ],
 )
@@ -150,54 +146,12 @@ def test_a_command_line_that_cannot_work_is_one_line_and_status_2(
     assert run(arguments, folder) == refusal(2, line.format(folder=folder))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (
-            ["doctor", "x.py", "--lr", "0.1"],
-            "unknown option '--lr'; see 'estimator-runtime doctor --help'",
-        ),
-        (
-            ["doctor", "--modeldir", "m", "x.py"],
-            "unknown option '--modeldir' (did you mean '--model-dir'?); "
-            "see 'estimator-runtime doctor --help'",
-        ),
-        (
-            ["--workers=2", "run", "x.py"],
-            "option '--workers=2' stands before the command; write the command first, as "
-            "in: estimator-runtime run --workers=2 ...",
-        ),
-        (["rnu", "x.py"], "'rnu' is not a command; did you mean 'run'?"),
-        (
-            ["checkpoints", "a", "b"],
-            "unexpected argument 'b'; see 'estimator-runtime checkpoints --help'",
-        ),
-        (
-            ["render", "--wrkers=2", "--backend=kubernetes", "--image=i", "x.py"],
-            "unknown option '--wrkers=2' (did you mean '--workers'?); put options of the "
-            "script after it, as in 'SCRIPT --wrkers=2'; 'estimator-runtime render "
-            "--help' lists ours",
-        ),
-        (
-            ["run", "--keep-best", "2", "train.py"],
-            "--keep-best 2 needs the metric by which checkpoints are the best; add "
-            "--best-metric NAME, such as --best-metric loss",
-        ),
-    ],
-)
-def test_an_argument_that_a_command_does_not_know_is_explained_as_one_of_that_command(
-    arguments, line, folder
-):
-    assert run(arguments, folder) == refusal(2, line)
-
-
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize(
     "arguments",
     [
         ["status"],
         ["run", "--help"],
-        ["--version"],
         ["render", "--backend=kubernetes", "--image=i", "--workers=1", "x.py"],
     ],
 )
@@ -253,10 +207,7 @@ def test_what_the_encoding_of_standard_output_lacks_is_escaped(folder):
             "a = 1\n\n  b = = 2  # two\n",
             "train.py:3: unexpected indent: b = = 2  # two",
         ),
-        ("a = 1\nb = = 2  # two\n", "train.py:2: invalid syntax: b = = 2  # two"),
         ("print('größer'\n", "train.py:1: '(' was never closed: print('größer'"),
-        ("if True:\n\tx = 1\n        y = 2\n", None),
-        ("# coding: klingon\n", "train.py: unknown encoding: klingon"),
         ("return\n", "train.py:1: 'return' outside function: return"),
     ],
 )
@@ -264,15 +215,7 @@ def test_a_script_that_fails_to_parse_is_one_line_and_status_1(text, line, tmp_p
     (tmp_path / "train.py").write_text(text, encoding="utf-8")
     status, output, error = run(["run", "train.py"], tmp_path, PYTHONIOENCODING="utf-8")
     assert (status, output, error.count("\n")) == (1, "", 1)
-    assert error.startswith("estimator-runtime: error: train.py")
-    if line:
-        assert error == f"estimator-runtime: error: {line}\n"
-
-
-def test_a_module_that_fails_to_parse_is_one_line_and_status_1(tmp_path):
-    (tmp_path / "train.py").write_text("a = 1\nb = = 2\n")
-    line = f"{tmp_path / 'train.py'}:2: invalid syntax: b = = 2"
-    assert run(["run", "-m", "train"], tmp_path) == refusal(1, line)
+    assert error == f"estimator-runtime: error: {line}\n"
 
 
 @pytest.mark.parametrize("content", [b"print(1)\0", b"'\xff'", b"(" * 10_000])
@@ -323,11 +266,6 @@ def test_a_script_that_only_one_process_can_read_once_is_refused_by_others(
         "script '/dev/stdin' is standard input or a pipe, which only one process can "
         "read, once; write it to a file, and name that",
     )
-
-
-def test_a_script_in_shared_memory_is_a_file_that_every_task_can_read():
-    with tempfile.NamedTemporaryFile(dir="/dev/shm", suffix=".py") as script:
-        check_rereadable(script.name)
 
 
 def test_one_process_runs_a_script_from_a_pipe_whatever_its_options(folder):
@@ -425,7 +363,7 @@ def test_the_command_line_needs_no_tensorflow(tmp_path):
         try:
             main(["run", "--help"])
         except SystemExit:
-            print({"tensorflow", "numpy", "tf_keras"} & set(sys.modules))
+            print({"tensorflow", "numpy", "ray", "tf_keras"} & set(sys.modules))
         """
     )
     (tmp_path / "program.py").write_text(program)
@@ -440,11 +378,8 @@ def test_the_command_line_needs_no_tensorflow(tmp_path):
         (["--steps-per-run", "7"], {}, {"STEPS_PER_RUN": "7"}),
         (["--loop", "stock"], {}, {"LOOP": "stock"}),
         (["--async-checkpoint"], {}, {"ASYNC_CHECKPOINT": "1"}),
-        (["--no-async-checkpoint"], {}, {"ASYNC_CHECKPOINT": "0"}),
         (["--checkpoint-overhead", "0.05"], {}, {"CHECKPOINT_OVERHEAD": "0.05"}),
-        ([], {"PROGRESS": "none"}, {"PROGRESS": "none"}),
         (["--progress", "bar"], {"PROGRESS": "none"}, {"PROGRESS": "bar"}),
-        (["--verbose"], {"VERBOSE": "0"}, {"VERBOSE": "1"}),
         ([], {"VERBOSE": "1"}, {"VERBOSE": "1"}),
         (
             ["--keep-best", "3", "--best-metric", "auc", "--best-mode", "max"],
@@ -474,10 +409,7 @@ def test_flags_reach_the_script_in_its_environment_and_win_over_it(
     ("flag", "value", "shown"),
     [
         ("--steps-per-run", "0", "0; give a whole number of steps, 1 or more, or"),
-        ("--steps-per-run", "1.5", "'1.5'; give a whole number of steps, 1 or more"),
-        ("--steps-per-run", "", "''; give a whole number of steps, 1 or more"),
         ("--checkpoint-overhead", "1", "1.0; give the fraction of the time that"),
-        ("--best-metric", "", "''; give the name of a metric of the evaluation"),
         ("--grace", "x", "'x'; give a number of seconds, 0 or more"),
         ("--workers", "-1", "'-1'; give a whole number, 0 or more"),
     ],
@@ -523,41 +455,19 @@ def test_a_setting_is_placed_in_the_program_and_not_in_pythons_library(folder):
     assert re.match(r"estimator-runtime: error: \S*/train.py:3: TF_CONFIG: ", error)
 
 
-def test_the_word_python_before_the_script_is_to_be_left_out(folder):
-    assert run(["run", "python", "train.py"], folder) == refusal(
-        2,
-        "script 'python' does not exist; leave it out, and name the script itself",
-    )
-
-
 _HINT = (
     "estimator-runtime: the script was given '--workers', which stands after it; if it "
     "is for 'estimator-runtime run', put it before the script\n"
 )
 _ARGPARSE = "import argparse; argparse.ArgumentParser().parse_args()"
-_KNOWS = """
-import argparse
-parser = argparse.ArgumentParser()
-parser.add_argument("--workers")
-parser.add_argument("--data", required=True)
-parser.parse_args()
-"""
-_KNOWS_AND_FAILS = """
-from absl import app, flags
-flags.DEFINE_integer("workers", 1, "its own")
-app.run(lambda _: 1)
-"""
 
 
 @pytest.mark.parametrize(
     ("text", "arguments", "status", "is_told"),
     [
         (_ARGPARSE, ["--workers", "2"], 2, True),
-        ("from absl import app; app.run(print)", ["--workers", "2"], 1, True),
         (_ARGPARSE, ["--mine"], 2, False),
-        ("import sys; exit(len(sys.argv) - 1)", ["--workers", "2"], 2, False),
-        (_KNOWS, ["--workers", "2"], 2, False),
-        (_KNOWS_AND_FAILS, ["--workers", "2"], 1, False),
+        ("import sys; exit(3)", ["--workers", "2"], 3, False),
         ("import sys; print(sys.argv)", ["--workers", "2"], 0, False),
     ],
 )
@@ -571,66 +481,17 @@ def test_an_option_of_ours_that_the_script_refuses_is_said_to_stand_after_it(
     assert ("stands after it" in errors) == is_told
 
 
-def test_a_script_without_run_before_it_is_told_what_to_type(folder):
-    assert run(["train.py", "--flag"], folder) == refusal(
-        2, "'train.py' is not a command; to run it: estimator-runtime run train.py"
-    )
-
-
-def best_of(tmp_path, flags, arguments):
-    """Run a program whose RunConfig has the arguments; give what `run` does."""
-    (tmp_path / "train.py").write_text(
-        "import tensorflow as tf\n"
-        f"config = tf.estimator.RunConfig({arguments})\n"
-        "print(config.keep_best, config.best_metric, config.best_mode)\n"
-    )
-    return run(["run", *flags, "train.py"], tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("flags", "arguments"),
-    [
-        (["--best-metric", "auc", "--best-mode", "max"], "keep_best=3"),
-        (["--keep-best", "3", "--best-metric", "auc"], "best_mode='max'"),
-    ],
-)
-def test_of_the_options_of_best_checkpoints_the_program_may_have_some(
-    tmp_path, flags, arguments
-):
-    status, shown, told = best_of(tmp_path, flags, arguments)
-    assert (status, shown) == (0, "3 auc max\n"), told
-
-
-def test_a_metric_of_best_checkpoints_of_which_none_are_kept_is_refused_in_a_line(
-    tmp_path,
-):
-    status, shown, told = best_of(tmp_path, ["--best-metric", "loss"], "")
-    assert (status, shown) == (1, "")
-    assert told.splitlines()[-1] == (
-        f"estimator-runtime: error: {tmp_path / 'train.py'}:2: best_metric is 'loss', but "
-        "keep_best is not given; give how many of the best checkpoints to keep, or leave "
-        "best_metric out"
-    )
-
-
-@pytest.mark.parametrize(
-    ("variables", "task"),
-    [
-        ({}, "main"),
-        ({"TF_CONFIG": TF_CONFIG_OF_WORKER}, "worker 1"),
-    ],
-)
-def test_each_line_of_one_process_may_be_an_object_of_json(folder, variables, task):
+def test_each_line_of_one_process_may_be_an_object_of_json(folder):
     (folder / "train.py").write_text(
         "print('WARNING:tensorflow:careful')\n"
         "print('the start', end='', flush=True)\n"
         "1 / 0\n"
     )
     arguments = ["run", "--log-format", "json", "train.py"]
-    status, *texts = run(arguments, folder, **variables)
+    status, *texts = run(arguments, folder, TF_CONFIG=TF_CONFIG_OF_WORKER)
     assert status == 1
     stdout, stderr = (list(map(json.loads, text.splitlines())) for text in texts)
-    assert {line["task"] for line in (*stdout, *stderr)} == {task}
+    assert {line["task"] for line in (*stdout, *stderr)} == {"worker 1"}
     assert [(line["level"], line["message"]) for line in stdout] == [
         ("warning", "WARNING:tensorflow:careful"),
         ("info", "the start"),

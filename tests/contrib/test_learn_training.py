@@ -11,9 +11,7 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime
-from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.contrib.learn import RunConfig
-from estimator_runtime.distributed import peers
 from estimator_runtime.errors import ConfigError
 
 estimator_runtime.install()
@@ -81,15 +79,6 @@ def test_what_only_this_config_takes_for_no_cluster_trains_and_evaluates_here(
     assert metrics["global_step"] == 5
 
 
-def test_a_task_without_an_index_is_the_first_of_its_type(set_tf_config):
-    cluster = _PS_AND_WORKERS["cluster"]
-    set_tf_config({"cluster": cluster, "task": {"type": "worker", "index": None}})
-    assert RunConfig().is_chief
-    assert peers.this_task() == peers.TaskConfig(
-        cluster=Cluster(cluster), task_type="worker", task_index=0
-    )
-
-
 def _config_of(estimator):
     """Return the ConfigProto of the estimator's sessions, and check it is used."""
     assert estimator._session_config == estimator.config.session_config
@@ -118,17 +107,6 @@ def test_an_estimator_trains_evaluates_and_predicts_with_tf_config(tmp_path, cap
     assert "slope: (VarHandleOp): /job:localhost" in "".join(capfd.readouterr())
 
 
-def test_the_config_itself_reports_what_1_15_did(tmp_path):
-    config = RunConfig(num_cores=3)
-    estimator = tf.estimator.Estimator(_model_fn, config=config, model_dir=tmp_path)
-    assert _config_of(estimator).intra_op_parallelism_threads == 3
-    assert config.session_config is None
-    assert config.model_dir is None
-    assert estimator.config.uid(["model_dir", "session_config"]) == config.uid(
-        ["model_dir", "session_config"]
-    )
-
-
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_session_config_of_your_own_is_used_unchanged(replaced, set_tf_config):
     own = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=5)
@@ -144,16 +122,6 @@ def test_workers_with_parameter_servers_do_not_wait_for_each_other(set_tf_config
     estimator = tf.estimator.Estimator(_model_fn, config=RunConfig(num_cores=3))
     assert list(_config_of(estimator).device_filters) == _FILTERS
     assert _config_of(estimator).intra_op_parallelism_threads == 3
-
-
-def test_a_training_session_of_your_own_gets_tf_config_too(set_tf_config):
-    set_tf_config(_PS_AND_WORKERS)
-    config = RunConfig(num_cores=3)
-    own = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=5)
-    estimator = tf.estimator.Estimator(_model_fn, config=config)
-    with tf.Graph().as_default():
-        assert config.training_session_kwargs()["config"] == _config_of(estimator)
-        assert RunConfig(session_config=own).training_session_kwargs()["config"] == own
 
 
 _TASK = """

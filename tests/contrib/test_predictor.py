@@ -1,7 +1,6 @@
 """Predictors: their values are those of `predict`, whoever calls, and after a refresh."""
 
 import concurrent.futures
-import itertools
 import os
 import shutil
 import threading
@@ -16,7 +15,6 @@ from estimator_runtime.errors import (
     CheckpointError,
     ConfigError,
     ConfigKeyError,
-    ConfigTypeError,
     PredictorClosedError,
     PredictorInputError,
 )
@@ -122,11 +120,6 @@ def _assert_equal(found, expected):
         np.testing.assert_array_equal(found[key], value, key, strict=True)
 
 
-def test_a_dict_of_features_gives_what_predict_gives(classifier):
-    with predictor.from_estimator(classifier, _raw_receiver, "predict") as predict:
-        _assert_equal(predict(_ROWS), _predicted(classifier))
-
-
 def test_serialized_examples_give_what_predict_gives(classifier):
     with predictor.from_estimator(classifier, _example_receiver, "predict") as predict:
         _assert_equal(predict({"examples": _examples()}), _predicted(classifier))
@@ -195,45 +188,6 @@ def test_a_saved_model_of_tensorflow_2_can_be_called(tmp_path):
     tf.saved_model.save(module, str(tmp_path), module.__call__)
     with predictor.from_saved_model(tmp_path, tags="serve") as predict:
         _assert_equal(predict({"x": [1.5]}), {"y": np.array([3.0], np.float32)})
-
-
-def test_session_graph_and_tensors_are_those_of_the_model(classifier):
-    graph, config = tf.Graph(), tf1.ConfigProto(intra_op_parallelism_threads=1)
-    with predictor.from_estimator(
-        classifier, _example_receiver, "predict", graph, config
-    ) as predict:
-        assert predict.graph is graph
-        assert predict.session.graph is graph
-        assert predict.session._config == config
-        [fed] = predict.feed_tensors.values()
-        values = predict.session.run(predict.fetch_tensors, {fed: _examples()})
-        _assert_equal(predict({"examples": _examples()}), values)
-        assert repr(predict) == (
-            "<Predictor from 'examples' to 'all_class_ids', 'all_classes', "
-            "'class_ids', 'classes', 'logistic', 'logits', 'probabilities'>"
-        )
-
-
-def test_a_keras_model_gives_what_predict_gives(tmp_path):
-    layer = tf.keras.layers.Dense(1, input_shape=[2], name="out")
-    model = tf.keras.Sequential([layer])
-    model.compile("sgd", "mse")
-    estimator = tf.keras.estimator.model_to_estimator(model, model_dir=str(tmp_path))
-    [name] = model.input_names
-    rows = {name: _ROWS["x"]}
-    estimator.train(
-        lambda: tf.data.Dataset.from_tensors((rows, _LABELS[:, None])), steps=1
-    )
-
-    def receiver():
-        features = {name: tf1.placeholder(tf.float32, [None, 2])}
-        return _RAW(features, features)
-
-    with predictor.from_estimator(estimator, receiver) as predict:
-        _assert_equal(
-            predict(rows),
-            _predicted(estimator, lambda: tf.data.Dataset.from_tensors(rows)),
-        )
 
 
 def _train_counter(folder, steps):
@@ -352,17 +306,6 @@ def test_threads_call_without_a_gap_while_checkpoints_are_taken_over(tmp_path):
         assert predict({"x": [0.0]})["y"] == [40.0]
 
 
-def test_threads_get_the_results_of_their_own_inputs(classifier):
-    with predictor.from_estimator(classifier, _raw_receiver, "predict") as predict:
-        rows = [{key: value[[i]] for key, value in _ROWS.items()} for i in range(3)]
-        expected = list(map(predict, rows))
-        with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            order = list(itertools.islice(itertools.cycle(range(3)), 300))
-            found = list(pool.map(lambda i: predict(rows[i]), order, timeout=60))
-        for i, outputs in zip(order, found, strict=True):
-            _assert_equal(outputs, expected[i])
-
-
 @pytest.fixture
 def spec_predictor(tmp_path):
     """Return a function that makes the predictor of a model_fn and a receiver."""
@@ -422,19 +365,6 @@ def test_an_input_that_only_a_control_dependency_needs_is_needed(spec_predictor)
             predict({"x": [-1.0], "y": [5.0]})
 
 
-def test_an_input_may_be_an_output_and_two_outputs_the_same_tensor(spec_predictor):
-    def predictions(features, weight):
-        total = tf.reduce_sum(weight)
-        return {"id": features["x"], "a": total, "b": total}
-
-    with spec_predictor(predictions, _x_receiver) as predict:
-        found = predict({"x": [7.0]})
-    _assert_equal(
-        found,
-        {"id": np.array([7.0], np.float32), "a": np.float32(3), "b": np.float32(3)},
-    )
-
-
 def test_sparse_inputs_are_given_as_values(spec_predictor):
     def receiver():
         features = {"x": tf1.sparse_placeholder(tf.float32, [None, 3])}
@@ -488,11 +418,6 @@ def test_arrays_of_any_layout_and_lists_are_inputs(classifier):
             "the shape (None, 2)",
         ),
         (
-            {"x": 1.0},
-            "input_dict['x'] has the shape (), but this input of the predictor has "
-            "the shape (None, 2)",
-        ),
-        (
             {"x": [["one", "two"]]},
             "input_dict['x'] is [['one', 'two']], but this input of the predictor has "
             "the type float32: could not convert string to float: 'one'",
@@ -540,11 +465,6 @@ def test_features_that_do_not_go_with_a_classification_are_named(classifier):
         "'word', 'x' of serving_input_receiver_fn: "
     )
     assert 'An output_key such as "predict" takes any inputs' in str(caught.value)
-
-
-def test_only_an_estimator_is_an_estimator():
-    with pytest.raises(ConfigTypeError, match=r"^from_estimator: estimator is 'model'"):
-        predictor.from_estimator("model", _raw_receiver)
 
 
 @pytest.mark.parametrize(

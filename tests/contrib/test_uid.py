@@ -6,10 +6,8 @@ import subprocess
 import sys
 
 import pytest
-import tensorflow as tf
 
 import estimator_runtime
-from estimator_runtime.contrib.learn import RunConfig
 
 estimator_runtime.install()
 
@@ -65,20 +63,3 @@ def test_the_uid_is_the_same_in_processes_with_other_hashes_and_addresses():
         "'c': True",
     ):
         assert told in uids[0]
-
-
-def test_the_uid_is_changed_by_what_1_15_could_not_set(set_tf_config):
-    set_tf_config(_PS_AND_WORKERS)
-    config = RunConfig()
-    set_tf_config({**_PS_AND_WORKERS, "service": {"name": "x"}})
-    uids = {
-        config.uid(),
-        RunConfig().uid(),
-        config.replace(device_fn=lambda op: "").uid(),
-        config.replace(experimental_max_worker_delay_secs=1).uid(),
-        config.replace(
-            train_distribute=tf.distribute.OneDeviceStrategy("/cpu:0")
-        ).uid(),
-        config.replace(eval_distribute=tf.distribute.OneDeviceStrategy("/cpu:0")).uid(),
-    }
-    assert len(uids) == 6

@@ -52,14 +52,6 @@ def test_a_job_that_is_started_anew_as_a_whole_does_not_take_its_old_note_for_th
     assert (end.step(), finish_note.FinishNote(model_dir).step()) == (90, 90)
 
 
-def test_a_job_without_a_name_is_none_that_a_late_task_knows(model_dir, monkeypatch):
-    # As where a label that the variable is made of is missing.
-    monkeypatch.setenv("ESTIMATOR_RUNTIME_JOB", "")
-    monkeypatch.setenv("ESTIMATOR_RUNTIME_JOB_ATTEMPT", "0")
-    finish_note.note(model_dir, 70)
-    assert finish_note.FinishNote(model_dir).step() is None
-
-
 def test_the_end_of_a_programs_first_training_is_not_that_of_its_second(
     model_dir, monkeypatch
 ):

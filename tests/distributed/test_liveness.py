@@ -112,13 +112,6 @@ def test_a_chief_that_has_ended_is_missed_by_the_workers_and_waited_for_longer(c
     )
 
 
-def test_without_a_limit_the_chief_is_waited_for_for_ever():
-    silence = _silence(
-        _of("worker", session_timeout_secs=None), {"c:1": Answer.REFUSED}
-    )
-    assert [silence.check() for _ in range(999)] == [None] * 999
-
-
 def test_a_silent_worker_is_named_by_the_chief_and_never_given_up(caplog):
     silence = _silence(_of("chief"), {"w:2": Answer.SILENT})
     assert [silence.check() for _ in range(99)] == [None] * 99
@@ -232,14 +225,6 @@ def test_one_trainer_is_enough_also_if_it_is_stopped(address, answer):
     answers[address] = Answer.UNREACHABLE
     assert not wait.has_any()
     assert wait.check() is None
-
-
-def test_a_chief_that_is_a_cluster_of_its_own_is_not_asked(caplog):
-    wait = _wait({}, cluster={"chief": ["c:1"]})
-    assert not wait.has_any()
-    problems = [wait.check() for _ in range(20)]
-    assert problems[-1].startswith("no answer from chief 0 for 60 s")
-    assert caplog.messages == []
 
 
 def test_without_a_limit_the_wait_for_a_trainer_has_no_end(caplog):

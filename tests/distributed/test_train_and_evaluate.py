@@ -5,7 +5,6 @@ import tensorflow as tf
 from tensorflow.python.distribute.distribute_config import DistributeConfig
 
 import estimator_runtime as er
-from estimator_runtime.distributed.train_and_evaluate import check_reachable
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.patching.frozen import stock_train_and_evaluate
 
@@ -33,36 +32,6 @@ def job(model_dir, input_fn, max_steps=1):
         tf.estimator.TrainSpec(input_fn, max_steps=max_steps),
         tf.estimator.EvalSpec(input_fn, steps=1, start_delay_secs=0, throttle_secs=0),
     )
-
-
-def test_port_0_is_refused():
-    with pytest.raises(ConfigError) as refused:
-        check_reachable({"chief": ["host0:2222"], "worker": ["host1:2222", "host2:0"]})
-    assert str(refused.value) == (
-        "TF_CONFIG: cluster['worker'][1] is 'host2:0', but nobody can connect to port "
-        "0; give the port that this task listens on"
-    )
-
-
-@pytest.mark.parametrize("cluster", [{}, {"chief": ["nowhere.invalid:0"]}])
-def test_a_task_on_its_own_dials_nobody(cluster):
-    check_reachable(cluster)
-
-
-@pytest.mark.parametrize("host", ["two..dots", "x" * 70])
-def test_a_host_that_cannot_exist_is_refused(host):
-    cluster = {"chief": ["127.0.0.1:1"], "ps": [f"{host}:1"]}
-    with pytest.raises(
-        ConfigError, match="whose host has an empty part, or one of more"
-    ):
-        check_reachable(cluster)
-
-
-@pytest.mark.parametrize("address", ["host0", "host0:http", "grpc://host0:1", "h:1"])
-def test_what_is_no_address_of_its_own_is_refused(address):
-    cluster = {"worker": ["h:1", address]}
-    with pytest.raises(ConfigError, match=rf"cluster\['worker'\]\[1\] is '{address}'"):
-        check_reachable(cluster)
 
 
 @pytest.mark.parametrize("task_type", ["chief", "worker", "ps"])
@@ -135,12 +104,6 @@ def test_an_evaluator_needs_nobodys_address(set_tf_config, tmp_path):
     assert evaluated == [1]
 
 
-def test_the_names_of_train_and_evaluate_stand_for_one_function():
-    assert tf.estimator.train_and_evaluate is er.train_and_evaluate
-    assert tf.compat.v1.estimator.train_and_evaluate is er.train_and_evaluate
-    assert stock_train_and_evaluate is not er.train_and_evaluate
-
-
 @pytest.mark.parametrize(
     ("position", "name"), [(0, "estimator"), (1, "train_spec"), (2, "eval_spec")]
 )
@@ -207,11 +170,3 @@ def test_a_cluster_of_one_trains_in_its_own_process(set_tf_config, tmp_path):
     estimator, train_spec, eval_spec = job(tmp_path, input_fn, max_steps=2)
     assert er.train_and_evaluate(estimator, train_spec, eval_spec) is None
     assert estimator.get_variable_value("global_step") == 2
-
-
-def test_what_is_no_spec_is_refused_in_tensorflows_words():
-    class Named:
-        config = type("Config", (), {"cluster_spec": "no cluster"})()
-
-    with pytest.raises(TypeError, match=r"`eval_spec` must have type"):
-        er.train_and_evaluate(Named(), None, None)

@@ -8,11 +8,8 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from estimator_runtime.tf_internals import versions
-
 _SCRIPT = str(Path(__file__).parents[2] / "examples" / "digits.py")
 _RUNTIME = [sys.executable, "-m", "estimator_runtime", "run"]
-_HAS_ESTIMATOR = versions.parse(tf.__version__) < (2, 16)
 
 
 def _run(*command, cwd, **environ):
@@ -51,17 +48,6 @@ def test_the_example_trains_checkpoints_summarizes_exports_and_resumes(tmp_path)
     resumed = _run(*_RUNTIME, _SCRIPT, *flags, cwd=tmp_path)
     assert _accuracy(resumed)[1] == 700
     assert "Restoring parameters from model/model.ckpt-600" in resumed.stderr
-
-
-def test_plain_python_runs_the_example_only_where_tensorflow_has_estimators(tmp_path):
-    result = _run(sys.executable, _SCRIPT, "--max_steps", "100", cwd=tmp_path)
-    if _HAS_ESTIMATOR:
-        assert (_accuracy(result)[1], result.returncode) == (100, 0)
-    else:
-        assert result.returncode == 1
-        assert result.stderr.strip().endswith(
-            "AttributeError: module 'tensorflow' has no attribute 'estimator'"
-        )
 
 
 def test_a_model_dir_that_cannot_be_created_is_one_line_that_names_the_scripts_line(

@@ -123,11 +123,3 @@ def test_what_native_code_of_the_program_writes_is_shown(cells):
 
 def test_the_verbosity_of_tensorflow_brings_its_lines_back(cells):
     assert any("INFO:tensorflow:loss = " in line for line in cells[6])
-
-
-def test_a_notebook_shows_every_line_if_its_environment_says_so():
-    environ = {"ESTIMATOR_RUNTIME_VERBOSE": "1"}
-    begin, train = shown(BEGIN, TRAIN, **environ)
-    assert any("is deprecated" in line for line in [*begin, *train])
-    assert any("INFO:tensorflow:loss = " in line for line in train)
-    assert not [line for line in train if "%|" in line]

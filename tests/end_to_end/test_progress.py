@@ -9,8 +9,6 @@ import subprocess
 import sys
 import termios
 
-import pytest
-
 SCRIPT = pathlib.Path(__file__).parents[2] / "examples" / "digits.py"
 
 
@@ -45,12 +43,6 @@ def test_a_terminal_shows_a_bar_to_the_last_step(tmp_path):
     status, sent = run_in_terminal(SCRIPT, *flags, cwd=tmp_path)
     assert status == 0, sent
     assert re.search(r"100%\|.*\| 400/400 \[.*, loss=\d\.\d+.*\]", sent), sent
-
-
-def test_none_shows_nothing(tmp_path):
-    flags = ("--model_dir", "model", "--max_steps", 100)
-    status, sent = run_in_terminal("--progress", "none", SCRIPT, *flags, cwd=tmp_path)
-    assert status == 0 and "100/100" not in sent
 
 
 _ABSL_PROGRAM = """
@@ -92,34 +84,3 @@ def test_lines_of_absl_go_above_the_bar_and_repeat_none_of_tensorflow(tmp_path):
     of_tensorflow = [line for line in lines if "global_step/sec" in line]
     assert len(of_tensorflow) == 9
     assert all(line.startswith("INFO:tensorflow:") for line in of_tensorflow)
-
-
-_PROGRAM = """
-import sys
-class Tee:
-    def write(self, text): pass
-    def flush(self): pass
-sys.stderr = {stderr}
-import estimator_runtime as er
-import tensorflow as tf
-v1 = tf.compat.v1
-with tf.Graph().as_default():
-    step = v1.train.get_or_create_global_step()
-    train = v1.assign_add(step, 1)
-    with er.MonitoredTrainingSession(hooks=[v1.train.StopAtStepHook(3)]) as session:
-        while not session.should_stop():
-            print(session.run(train))
-"""
-
-
-@pytest.mark.parametrize("stderr", ["Tee()", "None"])
-def test_a_program_that_replaces_standard_error_trains_as_before(tmp_path, stderr):
-    (tmp_path / "train.py").write_text(_PROGRAM.format(stderr=stderr))
-    done = subprocess.run(
-        [sys.executable, "-m", "estimator_runtime", "run", "train.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert (done.returncode, done.stdout) == (0, "1\n2\n3\n"), done.stderr

@@ -122,16 +122,6 @@ def test_what_of_keras_makes_no_variables_of_the_graph_may_be_used(tmp_path):
     assert set(model.get_variable_names()) >= {"weights", "global_step"}
 
 
-def test_a_model_of_tf_keras_trains_where_keras_3_is_imported_too(tmp_path):
-    def predictor(x, mode):
-        return tf.keras.layers.Dense(1)(x)[:, 0]
-
-    model = estimator(predictor, tmp_path)
-    for _ in range(2):
-        model.train(input_fn, steps=1)
-    assert model.evaluate(input_fn, steps=1)["global_step"] == 2
-
-
 @of_keras_3
 @pytest.mark.parametrize("kind", ["sequential", "functional", "of its own class"])
 def test_a_model_of_keras_3_cannot_become_an_estimator(kind, tmp_path):

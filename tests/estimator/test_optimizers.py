@@ -30,16 +30,12 @@ def weights(optimizer, folder):
 # Name and options of optimizers whose new style and legacy form take the same steps.
 EQUAL = [
     ("SGD", {}),
-    ("SGD", {"momentum": 0.9}),
     ("SGD", {"momentum": 0.9, "nesterov": True}),
-    ("SGD", {"clipnorm": 0.1}),
     ("Adam", {}),
-    ("Adam", {"amsgrad": True}),
     ("Ftrl", {"l1_regularization_strength": 0.01}),
     ("Adadelta", {}),
     ("Adagrad", {}),
     ("Adamax", {}),
-    ("RMSprop", {"momentum": 0.9}),
     ("RMSprop", {"momentum": 0.9, "centered": True}),
 ]
 UNEQUAL = [

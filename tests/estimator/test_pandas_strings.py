@@ -38,13 +38,6 @@ def test_texts_are_fed_beside_numbers_as_features_and_target(shuffle):
     )
 
 
-def test_the_index_may_be_of_texts_and_the_frame_stays_unchanged():
-    frame = pandas.DataFrame({"age": [1, 2, 3, 4], "job": JOBS}, index=list("abcd"))
-    before = frame.copy()
-    assert rows(frame, frame["job"])[0]["age"] == [1, 2, 3, 4]
-    pandas.testing.assert_frame_equal(frame, before)
-
-
 @pytest.mark.parametrize("missing", [None, float("nan")])
 def test_a_missing_text_is_refused_as_it_is_fed(missing):
     frame = pandas.DataFrame({"age": [1, 2], "job": ["clerk", missing]})

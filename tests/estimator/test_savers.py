@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensorflow.python.training import saver
 
 import estimator_runtime as er
-from estimator_runtime.checkpoint.store import locks, series
+from estimator_runtime.checkpoint.store import series
 
 er.install()
 
@@ -93,22 +93,6 @@ def test_a_hook_finds_the_checkpoint_of_its_step(asked, tmp_path):
     hook = Asking(ask)
     estimator.train(input_fn, max_steps=3 * EVERY, hooks=[hook])
     assert hook.answers == [(step, step) for step in (3, 6, 9)]
-
-
-def test_a_hook_that_names_the_checkpoint_of_its_step_holds_it(tmp_path, monkeypatch):
-    held, hold = [], locks.hold
-    monkeypatch.setattr(locks, "hold", lambda *args: held.append(hold(*args)))
-    config = er.RunConfig(str(tmp_path), save_checkpoints_steps=EVERY)
-    estimator = tf.estimator.Estimator(model_fn, config=config)
-
-    def ask(step):
-        prefix = os.path.join(tmp_path, f"model.ckpt-{step}")
-        found = estimator.evaluate(input_fn, steps=1, checkpoint_path=prefix)
-        return found["global_step"]
-
-    hook = Asking(ask)
-    estimator.train(input_fn, max_steps=2 * EVERY, hooks=[hook])
-    assert (hook.answers, held) == ([(3, 3), (6, 6)], [True, True])
 
 
 class Pruning(tf.estimator.SessionRunHook):

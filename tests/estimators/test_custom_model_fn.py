@@ -1,6 +1,5 @@
 """A model_fn as people wrote them: tf.compat.v1.layers, dropout and Adam."""
 
-import numpy as np
 import pytest
 
 import estimator_runtime as er
@@ -33,14 +32,6 @@ def model_fn(features, labels, mode, params):
     return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
 
 
-class VariablesAtStart(tf.estimator.SessionRunHook):
-    """Reads every variable of a session before its first step."""
-
-    def after_create_session(self, session, coord):
-        variables = {v.op.name: v for v in tf.compat.v1.global_variables()}
-        self.values = session.run(variables)
-
-
 class Placement(tf.estimator.SessionRunHook):
     """Tells the device of each op that took part in the last step."""
 
@@ -54,30 +45,6 @@ class Placement(tf.estimator.SessionRunHook):
             for graph in run_values.run_metadata.partition_graphs
             for node in graph.node
         }
-
-
-def test_a_second_run_goes_on_from_the_model_directory(digits, tmp_path):
-    config = tf.estimator.RunConfig(tmp_path, tf_random_seed=1)
-    first = tf.estimator.Estimator(model_fn, config=config, params={})
-    first.train(digits.to_train(), steps=10)
-    at_end = {
-        name: first.get_variable_value(name) for name in first.get_variable_names()
-    }
-    accuracy_at_end = first.evaluate(digits.held_out())["accuracy"]
-
-    second = tf.estimator.Estimator(model_fn, config=config, params={})
-    start = VariablesAtStart()
-    second.train(digits.to_train(), max_steps=300, hooks=[start])
-
-    # Adam's two slots of each variable and its powers are among them.
-    assert set(start.values) == set(at_end)
-    assert {"dense/kernel", "dense/kernel/Adam", "dense/kernel/Adam_1"} < set(at_end)
-    for name, value in at_end.items():
-        np.testing.assert_array_equal(start.values[name], value, err_msg=name)
-    assert start.values["global_step"] == 10
-    trained = second.evaluate(digits.held_out())
-    assert trained["global_step"] == 300
-    assert accuracy_at_end < 0.9 <= trained["accuracy"]
 
 
 @pytest.mark.parametrize(
@@ -116,27 +83,3 @@ def test_a_model_trains_on_the_device_it_asks_for(device, digits, tmp_path):
             asked.device_index,
         ), name
     assert estimator.evaluate(digits.held_out())["accuracy"] >= 0.9
-
-
-def test_the_session_config_reaches_the_session_unchanged(digits, tmp_path):
-    session_config = tf.compat.v1.ConfigProto(
-        allow_soft_placement=True,
-        log_device_placement=True,
-        gpu_options=tf.compat.v1.GPUOptions(
-            allow_growth=True, per_process_gpu_memory_fraction=0.25
-        ),
-    )
-
-    class SessionConfig(tf.estimator.SessionRunHook):
-        def after_create_session(self, session, coord):
-            self.value = session._config
-
-    estimator = tf.estimator.Estimator(
-        model_fn,
-        config=tf.estimator.RunConfig(tmp_path, session_config=session_config),
-        params={},
-    )
-    seen = SessionConfig()
-    estimator.train(digits.to_train(), steps=1, hooks=[seen])
-
-    assert seen.value == session_config

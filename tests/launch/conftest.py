@@ -238,6 +238,18 @@ def cluster_of(free_addresses):
     return cluster_of
 
 
+@pytest.fixture
+def saved_step(tmp_path):
+    """Return a function that reads the step of the newest checkpoint in `model`."""
+    import tensorflow as tf
+
+    def saved_step():
+        path = tf.train.latest_checkpoint(str(tmp_path / "model"))
+        return int(tf.train.load_checkpoint(path).get_tensor("global_step"))
+
+    return saved_step
+
+
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     """A folder with the checkpoints of the steps 10 and 20."""

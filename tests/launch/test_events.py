@@ -1,13 +1,12 @@
-"""Lines that wait while nobody takes them, and all else that does not."""
+"""Lines that wait while nobody takes them."""
 
-import queue
 import time
 
 import pytest
 
 from estimator_runtime.launch import Job
 from estimator_runtime.launch.backends.local.processes import Processes
-from estimator_runtime.launch.task import Ended, Events, Output, Reported, Run, Working
+from estimator_runtime.launch.task import Ended, Events, Output, Run
 
 # Far more than a pipe holds.
 _PROGRAM = """
@@ -45,26 +44,6 @@ def _next_until(events, is_last):
     return seen
 
 
-def test_a_task_waits_with_its_lines_but_not_with_its_signs_of_life(start, tmp_path):
-    is_behind = True
-    events = Events(lambda: is_behind)
-    run = start(events)
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "began").exists():
-        assert time.monotonic() < deadline
-        assert isinstance(events.get(60), (Reported, Working))
-    seen = []
-    while seen.count(Reported) < 3:
-        seen.append(type(events.get(60)))
-    assert set(seen) <= {Reported, Working}
-    assert not (tmp_path / "ended").exists()
-    is_behind = False
-    seen = _next_until(events, lambda event: isinstance(event, Ended))
-    lines = [event.line for event in seen if isinstance(event, Output)]
-    assert lines == [f"{number} {'x' * 1000}" for number in range(5000)]
-    assert seen[-1] == Ended(run=run, status=0)
-
-
 def test_lines_that_nobody_takes_do_not_fill_the_memory(start, tmp_path):
     events = Events()
     start(events)
@@ -75,12 +54,3 @@ def test_lines_that_nobody_takes_do_not_fill_the_memory(start, tmp_path):
         time.sleep(0.01)
     seen = _next_until(events, lambda event: isinstance(event, Ended))
     assert sum(isinstance(event, Output) for event in seen) == 5000
-
-
-def test_a_job_that_ends_takes_the_lines_that_are_there():
-    events = Events(lambda: True)
-    assert not events.takes_lines()
-    events.is_hurried = True
-    assert events.takes_lines()
-    with pytest.raises(queue.Empty):
-        events.get(0)

@@ -1,12 +1,9 @@
 """What a job may be, and what is refused before anything starts."""
 
-import resource
-
 import pytest
 
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.launch import Job, get_backend
-from estimator_runtime.launch.backends.local import backend
+from estimator_runtime.launch import Job
 from estimator_runtime.launch.task import Task
 
 
@@ -55,28 +52,3 @@ def test_a_job_that_cannot_be_is_one_line(change, message):
     with pytest.raises(ConfigError) as refusal:
         Job(**{"command": ("train.py",), "replicas": {"chief": 1}, **change})
     assert str(refusal.value) == message
-
-
-_JOB = Job(command=("train.py",), replicas={"chief": 1, "worker": 5000})
-
-
-def test_more_tasks_than_file_descriptors_are_refused_with_how_many_may_be(monkeypatch):
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
-    with pytest.raises(ConfigError) as refusal:
-        get_backend("local").submit(_JOB)
-    assert str(refusal.value) == (
-        "5001 tasks need 20068 file descriptors, and the limit is 1024; start at most "
-        "240 tasks, or raise it: ulimit -n 20068"
-    )
-
-
-def test_more_tasks_than_memory_are_refused(monkeypatch):
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, -1))
-    monkeypatch.setattr(backend, "available_mb", lambda: 8000)
-    with pytest.raises(ConfigError) as refusal:
-        get_backend("local", warm=False).submit(_JOB)
-    assert str(refusal.value) == (
-        "5001 tasks need about 1750350 MB of memory at the least, and 8000 MB are free "
-        "on this machine, or in the control group of this process; start fewer tasks, "
-        "or leave out --cold"
-    )

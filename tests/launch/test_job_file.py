@@ -4,7 +4,6 @@ import dataclasses
 import math
 import os
 import resource
-import signal
 import subprocess
 import sys
 
@@ -83,14 +82,6 @@ def test_a_job_is_listed_until_its_file_is_removed(file):
     assert jobs_here() == []
 
 
-def test_two_jobs_of_one_process_are_both_listed(file):
-    other = JobFile(JOB, "ray")
-    file.write(SEEN)
-    other.write(SEEN)
-    assert sorted(job["backend"] for job in jobs_here()) == ["local", "ray"]
-    other.remove()
-
-
 def test_a_job_is_listed_in_any_session_of_its_user(file, tmp_path):
     """Under cron or su, and after a logout, other folders are those of the session."""
     file.write(SEEN)
@@ -105,19 +96,6 @@ def test_a_job_is_listed_in_any_session_of_its_user(file, tmp_path):
             check=True,
         )
         assert done.stdout == "[7]\n"
-
-
-def test_a_child_that_a_supervisor_has_forked_is_no_job(file):
-    file.write(SEEN)
-    pid = os.fork()
-    if pid == 0:
-        signal.pause()
-    try:
-        listed = [job["pid"] for job in running_jobs()]
-        assert (listed.count(os.getpid()), listed.count(pid)) == (1, 0)
-    finally:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
 
 
 def test_a_loss_that_is_no_number_is_none_as_json_has_no_nan(file):

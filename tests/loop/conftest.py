@@ -286,6 +286,13 @@ def run_length(monkeypatch):
 
 
 @pytest.fixture
+def graph():
+    """Return a new default graph."""
+    with tf.Graph().as_default() as graph:
+        yield graph
+
+
+@pytest.fixture
 def training():
     """A training of 20 steps of a linear model, to be changed with `replace`."""
     return Training()

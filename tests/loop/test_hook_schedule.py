@@ -1,7 +1,5 @@
 """When each kind of hook next has to see a step."""
 
-import functools
-
 import pytest
 import tensorflow as tf
 
@@ -62,25 +60,19 @@ def evaluator():
     ("hook", "trained", "due"),
     [
         (lambda: Silent(), 0, 1),
-        (lambda: Silent(), 7, 1),
         (lambda: train.FeedFnHook(dict), 7, 1),
-        (lambda: train.SessionRunHook(), 7, None),
         (lambda: train.FinalOpsHook(None), 7, None),
         (lambda: train.GlobalStepWaiterHook(0), 7, None),
         (lambda: Named(), 0, 10),
-        (lambda: Named(), 9, 1),
         (lambda: Named(), 101, None),
         (lambda: train.StopAtStepHook(last_step=20), 0, 20),
         (lambda: train.StopAtStepHook(last_step=20), 19, 1),
-        (lambda: train.StopAtStepHook(last_step=20), 25, 1),
         (lambda: train.NanTensorHook("loss"), 7, None),  # the loop watches it
         (lambda: begun(train.StepCounterHook(10)), 0, 1),
         (lambda: begun(train.StepCounterHook(10), last=1), 1, 10),
-        (lambda: begun(train.StepCounterHook(10), last=1), 10, 1),
         (lambda: begun(train.StepCounterHook(None, 60), last=1), 10, None),
         (lambda: begun(train.LoggingTensorHook([], 10)), 0, 1),
         (lambda: begun(train.LoggingTensorHook([], 10), last=0, _iter_count=1), 1, 10),
-        (lambda: begun(train.LoggingTensorHook([], 10), last=0, _iter_count=10), 90, 1),
         (lambda: begun(train.LoggingTensorHook([], None, 60), last=0), 1, None),
         (lambda: begun(train.LoggingTensorHook([], at_end=True)), 1, None),
         (lambda: begun(train.SummarySaverHook(10, summary_op="s")), 0, 1),
@@ -91,13 +83,6 @@ def evaluator():
             1,
             10,
         ),
-        (
-            lambda: begun(
-                train.SummarySaverHook(10, summary_op="s"), last=1, _next_step=11
-            ),
-            10,
-            1,
-        ),
         (lambda: early_stopping._StopOnPredicateHook(bool, None, 10), 0, 1),
         (lambda: early_stopping._CheckForStoppingHook(), 0, None),
         (evaluator, 0, 10),
@@ -105,59 +90,6 @@ def evaluator():
 )
 def test_a_hook_is_due_when_it_acts_next(hook, trained, due):
     assert hook_schedule.until_due([hook()], trained) == due
-
-
-def test_a_saver_of_checkpoints_is_due_at_its_next_one(tmp_path):
-    saver = begun(train.CheckpointSaverHook(str(tmp_path), save_steps=10), last=5)
-    assert [hook_schedule.until_due([saver], step) for step in (5, 6, 14, 15)] == [
-        10,
-        9,
-        1,
-        1,
-    ]
-    by_clock = begun(train.CheckpointSaverHook(str(tmp_path), save_secs=60), last=5)
-    assert hook_schedule.until_due([by_clock], 5) is None
-
-
-def test_a_profiler_is_due_at_its_next_profile(tmp_path):
-    profiler = begun(train.ProfilerHook(10, output_dir=str(tmp_path)))
-    assert hook_schedule.until_due([profiler], 0) == 1
-    profiler = begun(profiler, last=0, _next_step=2)
-    assert hook_schedule.until_due([profiler], 1) == 9
-
-
-def test_the_losses_that_hooks_watch_for_nan_are_found():
-    hooks = [train.NanTensorHook("loss"), Named(), train.NanTensorHook("other")]
-    assert hook_schedule.watched_losses(hooks) == ["loss", "other"]
-    assert hook_schedule.until_each_due(hooks, 0) == [None, 10, None]
-
-
-def test_hooks_count_the_steps_that_they_do_not_see():
-    logs = begun(train.LoggingTensorHook([], 10), _iter_count=3)
-    summaries = begun(train.SummarySaverHook(10, summary_op="s"), _next_step=4)
-    unbegun = begun(train.SummarySaverHook(10, summary_op="s"))
-    evaluates = evaluator()
-    hook_schedule.skip([logs, summaries, unbegun, evaluates, Silent(), Named()], 5)
-    assert (logs._iter_count, summaries._next_step, unbegun._next_step) == (8, 9, None)
-    assert evaluates._iter_count == 5
-    hook_schedule.skip([logs, summaries], -2)
-    assert (logs._iter_count, summaries._next_step) == (6, 7)
-
-
-def test_fetches_are_those_that_hooks_ask_for_when_they_are_due():
-    a, b, c = (tf.constant(0.0, name=name) for name in "abc")
-    stop = early_stopping._CheckForStoppingHook()
-    stop.begin()
-    hooks = [
-        begun(train.LoggingTensorHook({"first": a, "second": "b:0"}, 10)),
-        begun(train.SummarySaverHook(10, summary_op=c)),
-        begun(train.SummarySaverHook(10, scaffold=train.Scaffold())),
-        stop,
-        Named(),
-        Silent(),
-        train.StopAtStepHook(1),
-    ]
-    assert hook_schedule.fetches(hooks) == [a, b, c, stop._stop_var, "tensor"]
 
 
 class SavesMore(train.CheckpointSaverHook):
@@ -199,9 +131,3 @@ def test_methods_that_a_program_sets_on_a_hook_see_every_step():
     hook.after_run = lambda run_context, run_values: None
     assert hook_schedule.until_due([hook], 0) == 1
     assert hook_schedule.every_step_hooks([hook]) == ["StopAtStepHook"]
-
-
-def test_callables_in_place_of_methods_see_every_step():
-    partial = functools.partial(print, end="")
-    copied = type("Copied", (train.SessionRunHook,), {"after_run": partial})()
-    assert hook_schedule.every_step_hooks([copied]) == ["Copied"]

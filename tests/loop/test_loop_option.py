@@ -2,8 +2,6 @@
 
 import pytest
 import tensorflow as tf
-from tensorflow.python.client import session as session_lib
-from tensorflow.python.training import training_util
 
 import estimator_runtime as er
 from estimator_runtime.config import options
@@ -12,42 +10,6 @@ from estimator_runtime.errors import ConfigError
 tf1 = tf.compat.v1
 train = tf1.train
 VARIABLE = "ESTIMATOR_RUNTIME_LOOP"
-
-
-def compiled_requests(monkeypatch, loop):
-    """Train 20 steps; return how many requests were compiled for it."""
-    made = []
-    make = session_lib.BaseSession._make_callable_from_options
-
-    def make_and_note(session, asked):
-        made.append(asked)
-        return make(session, asked)
-
-    monkeypatch.setattr(
-        session_lib.BaseSession, "_make_callable_from_options", make_and_note
-    )
-    with tf.Graph().as_default(), options.use(options.TrainingOptions(loop=loop)):
-        train.get_or_create_global_step()
-        step = training_util._increment_global_step(1)
-        hooks = [train.StopAtStepHook(last_step=20)]
-        steps = 0
-        with er.MonitoredTrainingSession(
-            hooks=hooks, log_step_count_steps=None
-        ) as session:
-            while not session.should_stop():
-                session.run(step)
-                steps += 1
-    assert steps == 20
-    return len(made)
-
-
-def test_tensorflows_own_loop_compiles_no_request(monkeypatch):
-    assert compiled_requests(monkeypatch, "stock") == 0
-
-
-@pytest.mark.parametrize("loop", ["auto", "plans"])
-def test_the_other_loops_do(loop, monkeypatch):
-    assert compiled_requests(monkeypatch, loop) > 0
 
 
 @pytest.mark.parametrize("loop", ["plans", "stock"])

@@ -288,7 +288,7 @@ def lines(messages, folder):
     ]
 
 
-@pytest.mark.parametrize("first", range(0, 110, MIXES_PER_GRAPH))
+@pytest.mark.parametrize("first", range(0, 40, MIXES_PER_GRAPH))
 def test_a_mix_of_hooks_makes_no_difference(first, tmp_path, caplog):
     def outcome(make_session, seed):
         folder = tmp_path / f"{seed} {make_session.__name__}"
@@ -349,7 +349,7 @@ def drive_waiting(make_session, model, seed, folder):
     return [described(call) for call in calls]
 
 
-@pytest.mark.parametrize("first", range(0, 40, MIXES_PER_GRAPH))
+@pytest.mark.parametrize("first", range(0, 20, MIXES_PER_GRAPH))
 def test_a_mix_of_hooks_that_wait_makes_no_difference(
     first, tmp_path, caplog, seen_steps
 ):

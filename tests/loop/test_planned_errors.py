@@ -9,6 +9,7 @@ import tensorflow as tf
 
 tf1 = tf.compat.v1
 train = tf1.train
+pytestmark = pytest.mark.usefixtures("graph")
 
 
 class Raising(train.SessionRunHook):
@@ -37,12 +38,6 @@ class Raising(train.SessionRunHook):
         self.left[method] = self.left.get(method, 0) - 1
         if self.left[method] == 0:
             raise self.error
-
-
-@pytest.fixture(autouse=True)
-def _graph():
-    with tf.Graph().as_default():
-        yield
 
 
 def counter():
@@ -98,18 +93,6 @@ def test_a_session_goes_on_after_an_error_that_the_program_catches(monitored):
     assert (hook.ended, len(hook.sessions)) == (1, 1)
 
 
-def test_the_end_of_the_data_ends_the_session_cleanly(monitored):
-    data = tf.data.Dataset.range(3)
-    number = tf1.data.make_one_shot_iterator(data).get_next()
-    hook = Raising(None, 0, None)
-    seen = []
-    with monitored(hooks=[hook]) as session:
-        while not session.should_stop():
-            seen.append(session.run(number))
-    assert (seen, hook.ended) == ([0, 1, 2], 1)
-    assert session.should_stop()
-
-
 PREEMPTIONS = [
     tf.errors.AbortedError(None, None, "aborted"),
     tf.errors.UnavailableError(None, None, "unavailable"),
@@ -127,27 +110,3 @@ def test_a_preempted_session_is_restored_from_its_checkpoint(monitored, tmp_path
     with monitored(creator, hooks) as session:
         assert [session.run(add) for _ in range(5)] == [1, 2, 3, 4, 5]
     assert len(hooks[0].sessions) == 2
-
-
-def test_a_session_that_an_op_finds_aborted_is_renewed(monitored):
-    class Mending(Raising):
-        def after_create_session(self, session, coord):
-            super().after_create_session(session, coord)
-            if len(self.sessions) == 2:
-                session.run(fill)
-
-    table = tf.raw_ops.HashTableV2(key_dtype=tf.string, value_dtype=tf.int32)
-    fill = tf.raw_ops.InitializeTableV2(table_handle=table, keys=["key"], values=[1])
-    step = train.get_or_create_global_step()
-    # AbortedError: "HashTable is not initialized."
-    with tf.control_dependencies(
-        tf.raw_ops.LookupTableExportV2(
-            table_handle=table, Tkeys=tf.string, Tvalues=tf.int32
-        )
-    ):
-        add = step.assign_add(1)
-    hook = Mending(None, 0, None)
-    with monitored(hooks=[hook]) as session:
-        assert session.run(step) == 0
-        assert [session.run(add) for _ in range(3)] == [1, 2, 3]
-    assert len(hook.sessions) == 2

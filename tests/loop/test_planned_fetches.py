@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.python.client import session as session_lib
-from tensorflow.python.framework.indexed_slices import IndexedSlicesValue
 
 from estimator_runtime.loop import plan
 
 tf1 = tf.compat.v1
 train = tf1.train
-Pair = collections.namedtuple("Pair", ["left", "right"])
+pytestmark = pytest.mark.usefixtures("graph")
 
 
 class Checked(collections.namedtuple("Checked", ["number"])):
@@ -40,12 +39,6 @@ class Asking(train.SessionRunHook):
 
     def after_run(self, run_context, run_values):
         self.results.append(run_values.results)
-
-
-@pytest.fixture(autouse=True)
-def _graph():
-    with tf.Graph().as_default():
-        yield
 
 
 def described(value):
@@ -73,55 +66,22 @@ def two():
     return tf.constant([2, 2], name="two")
 
 
-def sparse():
-    return tf.SparseTensor(indices=[[0, 1]], values=[1], dense_shape=[2, 2])
-
-
+# The structures of test_planned_against_stock.py are not among them.
 CASES = {
     "tensor": (one, ONE),
-    "list": (lambda: [one(), two()], [ONE, TWO]),
-    "tuple": (lambda: (one(), two()), (ONE, TWO)),
-    "named tuple": (lambda: Pair(one(), two()), Pair(ONE, TWO)),
     "named tuple with a constructor": (lambda: Checked(one()), Checked(ONE)),
     "dict": (lambda: {"x": one(), 3: two()}, {"x": ONE, 3: TWO}),
-    "ordered dict": (
-        lambda: collections.OrderedDict([("y", one()), ("x", two())]),
-        collections.OrderedDict([("y", ONE), ("x", TWO)]),
-    ),
     "default dict": (
         lambda: collections.defaultdict(list, {"x": one()}),
         collections.defaultdict(list, {"x": ONE}),
     ),
-    "nested": (
-        lambda: {"x": [one(), (two(), Pair([], {"y": one()}))]},
-        {"x": [ONE, (TWO, Pair([], {"y": ONE}))]},
-    ),
     "empty list": (lambda: [], []),
     "empty dict": (dict, {}),
-    "empty tuple": (tuple, ()),
-    "operation": (lambda: one().op, None),
-    "operation in a list": (lambda: [one().op, two()], [None, TWO]),
     "names": (lambda: [one().name, two().op.name], [ONE, None]),
-    "resource variable": (lambda: tf1.Variable(1, use_resource=True), ONE),
     "reference variable": (lambda: tf1.Variable(1, use_resource=False), ONE),
     "the same twice": (
         lambda: [x := two(), x, {"x": x}, x.name],
         [TWO, TWO, {"x": TWO}, TWO],
-    ),
-    "a tensor and its operation": (lambda: [x := one(), x.op], [ONE, None]),
-    "sparse tensor": (
-        sparse,
-        tf1.SparseTensorValue(
-            np.array([[0, 1]]), np.array([1], np.int32), np.array([2, 2])
-        ),
-    ),
-    "indexed slices": (
-        lambda: tf.IndexedSlices(two(), tf.constant([4, 5])),
-        IndexedSlicesValue(TWO, np.array([4, 5], np.int32), None),
-    ),
-    "text": (
-        lambda: [tf.constant("a"), tf.constant(["a", "b"])],
-        [b"a", np.array([b"a", b"b"], object)],
     ),
     "no elements": (lambda: tf.zeros([0, 3]), np.zeros([0, 3], np.float32)),
 }
@@ -173,21 +133,12 @@ def of_another_graph():
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: None, TypeError, "Cannot be None"),
         (lambda: [tf.constant(1), None], TypeError, "Cannot be None"),
         (lambda: 3, TypeError, "must be a string or Tensor"),
-        (lambda: [3.5], TypeError, "must be a string or Tensor"),
         (lambda: "nothing:0", ValueError, "cannot be interpreted as a Tensor"),
         (of_another_graph, ValueError, "is not an element of this graph"),
     ],
-    ids=[
-        "None",
-        "None in a list",
-        "int",
-        "float in a list",
-        "unknown name",
-        "other graph",
-    ],
+    ids=["None in a list", "int", "unknown name", "other graph"],
 )
 def test_what_cannot_be_fetched_is_refused(monitored, make, error, message):
     one()
@@ -197,44 +148,6 @@ def test_what_cannot_be_fetched_is_refused(monitored, make, error, message):
             with pytest.raises(error, match=message):
                 session.run(fetches)
         assert session.run("one:0") == 1
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda fetches: fetches.pop("op"),
-        lambda fetches: fetches.update(new=fetches.pop("inner")),
-        lambda fetches: fetches["inner"].clear(),
-        lambda fetches: fetches.clear(),
-    ],
-    ids=["a name less", "a new name", "inside", "all names"],
-)
-def test_a_dict_that_changes_after_its_step_changes_no_other(monitored, change):
-    step, loss = train.get_or_create_global_step().assign_add(1).op, tf.constant(7)
-    results = []
-    with monitored(hooks=[train.StopAtStepHook(last_step=20)]) as session:
-        while not session.should_stop():
-            fetches = {"op": step, "inner": {"loss": loss}}
-            results.append(session.run(fetches))
-            change(fetches)
-    assert results == [{"op": None, "inner": {"loss": 7}}] * 20
-
-
-def test_a_hook_may_make_its_request_anew_at_every_step(monitored):
-    class Fresh(Asking):
-        def before_run(self, run_context):
-            fresh = tf.SparseTensor(*self.fetches)
-            return train.SessionRunArgs({"x": [fresh]})
-
-    tensor = sparse()
-    hook = Fresh([tensor.indices, tensor.values, tensor.dense_shape])
-    with monitored(hooks=[hook]) as session:
-        for _ in range(plan.MAX_PLANS + 5):
-            session.run(tensor.values)
-    expected = CASES["sparse tensor"][1]
-    assert [described(each) for each in hook.results] == [
-        described({"x": [expected]})
-    ] * (plan.MAX_PLANS + 5)
 
 
 def test_fetches_that_differ_at_every_step_give_their_own_values(monitored):
@@ -281,12 +194,3 @@ def test_results_that_a_hook_changes_change_nothing_in_the_model(monitored):
         session.run(constant.op)
         found = session._tf_sess().run(tensors)
     assert [each.tolist() for each in found] == [[1, 2], [3, 4], [5, 6], [7, 8]]
-
-
-def test_consumers_of_one_tensor_share_one_array(monitored):
-    x = two() + 1
-    hook = Asking([x])
-    with monitored(hooks=[hook]) as session:
-        session.run(x)
-        array = session.run(x)
-    assert hook.results[1][0] is array

@@ -12,6 +12,7 @@ from tensorflow.python.training import monitored_session
 
 tf1 = tf.compat.v1
 train = tf1.train
+pytestmark = pytest.mark.usefixtures("graph")
 
 
 class Counting(train.SessionRunHook):
@@ -34,30 +35,8 @@ class Counting(train.SessionRunHook):
         self.ended += 1
 
 
-@pytest.fixture(autouse=True)
-def _graph():
-    with tf.Graph().as_default():
-        yield
-
-
 def counter():
     return train.get_or_create_global_step().assign_add(1)
-
-
-def test_a_step_function_may_run_with_hooks_and_without(monitored):
-    add = counter()
-    number = tf1.placeholder_with_default(1, [])
-    hook = Counting(train.SessionRunArgs({"number": number}))
-
-    def step_fn(step_context):
-        without = step_context.session.run([add, number])
-        return without, step_context.run_with_hooks([add], feed_dict={number: 5})
-
-    with monitored(hooks=[hook]) as session:
-        found = [session.run_step_fn(step_fn) for _ in range(2)]
-        assert found == [([1, 1], [2]), ([3, 1], [4])]
-        assert type(session._tf_sess()) is tf1.Session
-    assert (hook.calls, hook.results) == (2, [{"number": 5}] * 2)
 
 
 def test_a_session_is_closed_once_and_runs_no_more(monitored):
@@ -130,38 +109,29 @@ def test_a_wrapped_session_sees_every_run_with_all_its_arguments(monitored):
     assert runs == [expected] * 3
 
 
-def test_a_session_whose_run_the_program_replaced_sees_every_run(monitored):
-    def replaced(session):
-        run = session.run
-
+@pytest.mark.parametrize(
+    "owner",
+    [None, tf1.Session, tf1.Session.__mro__[1]],
+    ids=["of a session", "of its class", "of its base class"],
+)
+def test_a_run_that_the_program_replaced_sees_every_run(monitored, owner, monkeypatch):
+    def counting(run):
         def counted(*args, **kwargs):
-            runs.append(session)
+            runs.append(run)
             return run(*args, **kwargs)
 
-        session.run = counted
+        return counted
+
+    def replaced(session):
+        if owner is None:
+            session.run = counting(session.run)
         return session
 
     runs = []
+    if owner is not None:
+        monkeypatch.setattr(owner, "run", counting(owner.run))
     add = counter()
     with monitored(WrappingCreator(replaced)) as session:
-        runs.clear()
-        assert [session.run(add) for _ in range(3)] == [1, 2, 3]
-        assert len(runs) == 3
-
-
-@pytest.mark.parametrize("owner", [tf1.Session, tf1.Session.__mro__[1]])
-def test_a_class_whose_run_the_program_replaced_sees_every_run(
-    monitored, owner, monkeypatch
-):
-    def counted(session, *args, **kwargs):
-        runs.append(session)
-        return run(session, *args, **kwargs)
-
-    runs = []
-    run = owner.run
-    monkeypatch.setattr(owner, "run", counted)
-    add = counter()
-    with monitored() as session:
         runs.clear()
         assert [session.run(add) for _ in range(3)] == [1, 2, 3]
         assert len(runs) == 3

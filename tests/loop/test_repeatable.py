@@ -30,16 +30,8 @@ def in_a_function(draw):
     return function(lambda x: draw(x) + 1)
 
 
-def in_a_function_of_a_function(draw):
-    return in_a_function(in_a_function(draw))
-
-
 def in_a_branch(draw):
     return lambda x: tf.cond(x[0] < 1e9, lambda: draw(x), lambda: x)
-
-
-def in_a_branch_of_a_function(draw):
-    return in_a_function(in_a_branch(draw))
 
 
 def in_a_loop(draw):
@@ -49,16 +41,6 @@ def in_a_loop(draw):
 
         # With more, chance decides which iteration draws first.
         return tf.while_loop(lambda i, _: i < 2, body, [0, x], parallel_iterations=1)[1]
-
-    return looped
-
-
-def in_a_loop_of_a_function(draw):
-    @tf.function
-    def looped(x):
-        for _ in tf.range(2):
-            x = tf.ensure_shape(draw(x), [8]) * 0.7
-        return x
 
     return looped
 
@@ -116,25 +98,6 @@ def ours(steps_per_run):
     return make
 
 
-@pytest.mark.parametrize("steps_per_run", [1, 50])
-@pytest.mark.parametrize(
-    ("program", "config"),
-    [
-        (in_a_function_of_a_function(dropped), None),
-        (in_a_branch_of_a_function(dropped), None),
-        (in_a_loop_of_a_function(dropped), None),
-        (in_a_method(shuffled), None),
-        (in_a_function(dropped), NO_GRAPPLER),
-        (in_a_function(dropped), NO_INLINING),
-        (in_a_branch(in_a_loop(noisy)), NO_GRAPPLER),
-    ],
-)
-def test_two_runs_with_the_same_seed_are_equal(program, config, steps_per_run):
-    makers = [train.MonitoredSession, ours(steps_per_run), ours(steps_per_run)]
-    stock, first, second = runs_of(program, config, 400, makers)
-    assert (first, second) == (stock, stock)
-
-
 DRAWS = (dropped, shuffled, noisy, tf.tanh)
 PLACES = (in_a_function, in_a_branch, in_a_loop, in_a_method)
 
@@ -157,10 +120,10 @@ def random_program(number):
     return program, chosen.choice([None, None, NO_GRAPPLER, NO_INLINING])
 
 
-@pytest.mark.parametrize("first", range(0, 200, 20))
-def test_two_runs_of_random_programs_with_a_seed_are_equal(first):
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_two_runs_of_random_programs_with_a_seed_are_equal_to_stocks(first):
     for number in range(first, first + 20):
         program, config = random_program(number)
-        makers = [ours(7 if number % 2 else 1)] * 2
-        one, other = runs_of(program, config, 60, makers)
-        assert one == other, number
+        makers = [train.MonitoredSession, *[ours(7 if number % 2 else 1)] * 2]
+        stock, one, other = runs_of(program, config, 60, makers)
+        assert (one, other) == (stock, stock), number

@@ -100,7 +100,6 @@ def announced(steps_per_run, secs_per_step, runs, caplog, every=None):
 @pytest.mark.parametrize(
     ("steps_per_run", "secs_per_step", "every", "said"),
     [
-        (7, 0.001, None, "7 steps per session call: steps_per_run=7"),
         (
             7,
             0.001,

@@ -10,13 +10,8 @@ from estimator_runtime.loop.step_kind import RULES, StepKind
 
 tf1 = tf.compat.v1
 train = tf1.train
+pytestmark = pytest.mark.usefixtures("graph")
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "how_a_step_runs.md"
-
-
-@pytest.fixture(autouse=True)
-def _graph():
-    with tf.Graph().as_default():
-        yield
 
 
 def test_the_table_of_the_documentation_is_that_of_the_code():

@@ -10,7 +10,6 @@ import tensorflow as tf
 from tensorflow.python.util import deprecation
 
 import estimator_runtime
-from estimator_runtime.errors import ConfigError
 from estimator_runtime.output import log_filter
 
 estimator_runtime.install()
@@ -85,6 +84,24 @@ def test_that_layers_of_tensorflow_1_are_deprecated_is_left_out_and_others_are_s
     assert (shown, counter.count) == (["`mine` is deprecated and will be removed"], 2)
 
 
+def test_what_keras_says_of_the_calls_of_a_keras_estimator_is_left_out(
+    monkeypatch, tmp_path
+):
+    shown, counter = [], log_filter.DeprecationFilter()
+    monkeypatch.setattr(warnings, "showwarning", lambda *all: shown.append(str(all[0])))
+    log_filter.leave_out_old_layers(counter)
+    warnings.simplefilter("always")
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(2,))])
+    model.compile(tf.keras.optimizers.legacy.SGD(0.1), "mse")
+    estimator = tf.keras.estimator.model_to_estimator(model, model_dir=str(tmp_path))
+    data = (tf.ones([4, 2]), tf.ones([4, 1]))
+    estimator.train(lambda: tf.data.Dataset.from_tensors(data), steps=1)
+    assert [x for x in shown if "learning_phase" in x or "state_updates" in x] == []
+    assert counter.count >= 2
+    tf.keras.backend.set_learning_phase(0)  # by the program
+    assert len([x for x in shown if "set_learning_phase` is deprecated" in x]) == 1
+
+
 def test_the_rule_of_an_area_is_left_out_where_a_canned_estimator_chooses_it(logger):
     def metrics(labels, predictions):
         return v1.metrics.auc(labels, predictions["logistic"], curve="PR")
@@ -102,18 +119,6 @@ def test_the_rule_of_an_area_is_left_out_where_a_canned_estimator_chooses_it(log
         canned, lambda labels, predictions: {"mine": metrics(labels, predictions)}
     )
     assert warns(own)
-
-
-def test_errors_other_warnings_and_mere_words_pass(logger):
-    logger.error(log_filter._NOTICE, "file:1", "name", "tensorflow_estimator.x", "soon")
-    logger.warning("From file:1: x (from tensorflow_estimator.y) is deprecated")
-    logger.warning("loss is %s", float("nan"))
-    logger.warning(ValueError("no text at all"))
-    logger.warning(
-        log_filter._NOTICE.replace("%s", "%(x)s"), {"x": "tensorflow_estimator."}
-    )
-    assert len(passed(logger)) == 5
-    assert count(logger) == 0
 
 
 FROZEN = os.path.join(
@@ -141,33 +146,16 @@ TENSORFLOW = os.path.join(os.path.dirname(tf.__file__), "python", "x.py:3")
         ("/home/me/tensorflow/train.py:3", "tensorflow.python.training.x", False),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("shape", ["call", "argument"])
 def test_the_list_is_of_callers_and_of_what_they_call(
-    logger, caller, subject, is_left_out, shape
+    logger, caller, subject, is_left_out
 ):
-    if shape == "call":
-        logger.warning(
-            "From %s: %s (from %s) is deprecated and will be removed %s.\n"
-            "Instructions for updating:\n%s",
-            *(caller, "name", subject, "in a future version", "Do."),
-        )
-    else:
-        logger.warning(
-            "From %s: calling %s (from %s) with %s is deprecated and will be removed "
-            "%s.\nInstructions for updating:\n%s",
-            *(caller, "name", subject, "dtype", "in a future version", "Do."),
-        )
+    logger.warning(
+        "From %s: calling %s (from %s) with %s is deprecated and will be removed %s.\n"
+        "Instructions for updating:\n%s",
+        *(caller, "name", subject, "dtype", "in a future version", "Do."),
+    )
     assert count(logger) == int(is_left_out)
     assert len(passed(logger)) == 1 - int(is_left_out)
-
-
-def test_a_variable_of_another_value_is_refused():
-    with pytest.raises(ConfigError) as refusal:
-        log_filter.is_verbose({log_filter.VARIABLE: "yes"})
-    assert str(refusal.value) == (
-        "ESTIMATOR_RUNTIME_VERBOSE is 'yes'; give 1 to see every line of TensorFlow's, "
-        "or 0"
-    )
 
 
 @pytest.mark.parametrize(
@@ -182,17 +170,28 @@ def test_one_line_says_how_many_were_left_out(count, expected):
 
 
 @pytest.mark.parametrize(
-    ("environ", "gpus", "level"),
+    ("environ", "gpus", "level", "devices"),
     [
-        ({}, [], "2"),
-        ({"TF_CPP_MIN_LOG_LEVEL": "0"}, [], "0"),
-        ({log_filter.VARIABLE: "1"}, [], None),
-        ({}, ["/dev/nvidia0"], None),
+        ({}, [], "2", "CPU"),
+        ({"TF_CPP_MIN_LOG_LEVEL": "0"}, [], "0", "CPU"),
+        ({"TF_ENABLED_DEVICE_TYPES": "CPU,MINE"}, [], "2", "CPU,MINE"),
+        ({log_filter.VARIABLE: "1"}, [], None, None),
+        ({}, ["/dev/nvidia0"], None, None),
     ],
 )
 def test_native_code_logs_errors_only_unless_the_user_or_a_gpu_needs_more(
-    monkeypatch, environ, gpus, level
+    monkeypatch, environ, gpus, level, devices
 ):
     monkeypatch.setattr("glob.glob", lambda pattern: gpus)
     log_filter.set_native_level(environ)
     assert environ.get("TF_CPP_MIN_LOG_LEVEL") == level
+    assert environ.get("TF_ENABLED_DEVICE_TYPES") == devices
+
+
+def test_devices_of_an_installed_plugin_are_looked_for(monkeypatch, tmp_path):
+    (tmp_path / "tensorflow-plugins").mkdir()
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    monkeypatch.setattr("glob.glob", lambda pattern: [])
+    environ = {}
+    log_filter.set_native_level(environ)
+    assert environ == {"TF_CPP_MIN_LOG_LEVEL": "2"}

@@ -6,7 +6,6 @@ import os
 import pytest
 
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.launch import Job
 from estimator_runtime.launch.terminal.job_status import (
     JobMetrics,
     JobStatus,
@@ -117,13 +116,6 @@ def test_of_a_job_whatever_is_new_is_a_line(tmp_path):
             "tasks": {"chief": {"step": 5, "steps_per_sec": 2.0}},
         },
     ]
-
-
-def test_the_variable_of_the_job_names_the_file(tmp_path):
-    path = str(tmp_path / "m.jsonl")
-    job = Job(command=("x",), replicas={"chief": 1}, env={metrics_file.VARIABLE: path})
-    assert isinstance(JobMetrics.of(job, {}), JobMetrics)
-    assert JobMetrics.of(Job(command=("x",), replicas={"chief": 1}), {}) is None
 
 
 def test_a_file_that_cannot_be_written_is_refused_at_the_start(tmp_path):

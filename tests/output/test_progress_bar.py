@@ -1,10 +1,7 @@
 """What people see of a training's progress, with the time and the stream passed in."""
 
-import contextlib
 import io
 import logging
-import os
-import subprocess
 import sys
 
 import pytest
@@ -49,14 +46,6 @@ def test_auto_is_lines_where_standard_error_is_not_a_whole_stream(monkeypatch):
         assert choose("auto") is ProgressLines
 
 
-def test_lines_are_left_out_where_there_is_no_standard_error(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", None)
-    clock = Clock()
-    shown = ProgressLines(Progress(step=0), clock=clock)
-    clock.secs = 10.0
-    shown.show(Progress(step=1))
-
-
 class Clock:
     """Stands still until it is told to go on."""
 
@@ -93,10 +82,6 @@ def test_a_line_has_all_that_is_known():
     ]
 
 
-def test_the_first_line_has_no_time_left_because_the_start_is_in_its_rate():
-    assert lines((10, 1), last_step=40_000) == ["step 1 of 40000, 0.1 steps/s"]
-
-
 def drawn(*steps, **known):
     stream = io.StringIO()
     bar = Bar(Progress(step=steps[0], **known), stream)
@@ -111,18 +96,6 @@ def test_a_bar_has_the_step_the_last_one_the_loss_and_the_checkpoint():
     text = drawn(100, 150, 200, last_step=400, loss=0.25, saved_step=150)
     assert text.startswith(" 50%|") and "| 200/400 [" in text
     assert text.endswith(", loss=0.25, saved=step 150]")
-
-
-def test_a_terminal_that_says_it_has_no_columns_gets_a_bar_too():
-    ours, theirs = os.openpty()  # which has 0
-    with open(theirs, "w") as terminal:
-        bar = Bar(Progress(step=0, last_step=4), terminal)
-        bar.show(Progress(step=4, last_step=4))
-        bar.close()
-        drawn = b""
-        while b"100%|" not in drawn:  # a terminal may give it in parts
-            drawn += os.read(ours, 65536)
-    os.close(ours)
 
 
 def test_a_bar_without_a_last_step_counts():
@@ -157,70 +130,3 @@ def test_the_bar_gives_way_to_the_log_whose_handlers_stay_as_they_are(monkeypatc
     assert log == ["WARNING: above", "ERROR: another"]
     assert last.startswith(" 22%|") and "| 2/9 [" in last
     assert handler.filters == []
-
-
-class Terminating(io.StringIO):
-    """Cannot be written any more after some writes."""
-
-    writes_left = 0
-
-    def write(self, text):
-        self.writes_left -= 1
-        if self.writes_left < 0:
-            raise OSError("the terminal is gone")
-        return super().write(text)
-
-
-def test_a_terminal_that_is_gone_blocks_no_bar_of_the_program_and_no_log(monkeypatch):
-    stream, log = Terminating(), io.StringIO()
-    stream.writes_left = 2
-    logger = logging.getLogger("a_program.with_its_handler")
-    monkeypatch.setattr(logger, "handlers", [logging.StreamHandler(log)])
-    bar = Bar(Progress(step=1, last_step=9), stream)
-    with pytest.raises(OSError, match="the terminal is gone"):
-        bar.show(Progress(step=3, last_step=9))
-    logger.warning("goes on")
-    assert log.getvalue() == "goes on\n"
-    assert drawn(0, 70).startswith("70step [")
-    with contextlib.suppress(OSError):
-        bar.close()
-
-
-_ENDS_WITH_ITS_BAR_UP = """
-import logging, os, threading
-from estimator_runtime.output.progress_bar import Bar, Progress
-logging.basicConfig()
-bar = Bar(Progress(step=1, last_step=9))
-is_drawing, is_over = threading.Event(), threading.Event()
-def draw():
-    with bar._bar.get_lock():
-        is_drawing.set()
-        is_over.wait()
-drawing = threading.Thread(target=draw)
-drawing.start()
-is_drawing.wait()
-child = os.fork()
-if not child:
-    logging.warning("of the child")
-    os._exit(0)
-os.waitpid(child, 0)
-is_over.set()
-drawing.join()
-logging.warning("of the parent")
-raise SystemExit({end})
-"""
-
-
-@pytest.mark.parametrize("end", ["0", "int('no number')"])
-def test_a_process_that_ends_with_its_bar_up_has_shown_all_it_logged(end):
-    program = _ENDS_WITH_ITS_BAR_UP.format(end=end)
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
-    )
-    rows = seen(done.stderr)
-    assert rows[0].endswith("WARNING:root:of the child")
-    assert rows[1] == "WARNING:root:of the parent"
-    failed = "ValueError: invalid literal for int() with base 10: 'no number'"
-    assert (done.returncode, failed in rows) == (
-        (0, False) if end == "0" else (1, True)
-    )

@@ -29,10 +29,8 @@ _NOTEBOOK = "sys.modules['ipykernel'] = types.ModuleType('ipykernel')"
     [
         ("", "", {}, True),
         ("", "quiet=True", {}, False),
-        ("", "", {"ESTIMATOR_RUNTIME_VERBOSE": "0"}, False),
         (_NOTEBOOK, "", {}, False),
         (_NOTEBOOK, "", {"ESTIMATOR_RUNTIME_VERBOSE": "1"}, True),
-        (_NOTEBOOK, "quiet=False", {}, True),
     ],
 )
 def test_a_program_that_installs_the_runtime_itself_can_have_the_filter(

@@ -97,23 +97,6 @@ attempt(estimator_runtime.install)
     assert lines == [*failed, _REFUSED]
 
 
-def test_an_interrupted_patch_is_not_taken_for_one_that_was_applied():
-    lines, _ = _lines(
-        """
-patch.schedule([first, second], are_required=False)
-attempt(__import__, "colorsys")
-report()
-attempt(__import__, "colorsys")
-""",
-        error="KeyboardInterrupt",
-    )
-    assert lines == [
-        "KeyboardInterrupt: colorsys",
-        "failed (KeyboardInterrupt: colorsys); waiting for colorsys; 0",
-        _REFUSED.replace("LookupError", "KeyboardInterrupt"),
-    ]
-
-
 def test_a_patch_that_is_not_required_fails_with_a_line_and_lets_the_import_be():
     lines, errors = _lines("""
 patch.schedule([first, second], are_required=False)

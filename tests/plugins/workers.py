@@ -3,9 +3,8 @@
 import os
 import pathlib
 
+import memory
 import pytest
-
-from estimator_runtime.config import memory
 
 # What a worker of tests with TensorFlow needs, with the processes that it starts.
 _MB_FOR_EACH = 3000
@@ -26,11 +25,11 @@ def pytest_xdist_auto_num_workers(config):
     return max(1, min(wanted, wanted if free is None else free // _MB_FOR_EACH))
 
 
-def cores(proc="/proc", groups="/sys/fs/cgroup"):
+def cores():
     """Return the cores that the affinity and the control groups of this process allow."""
-    root = own = pathlib.Path(groups)
+    root = own = pathlib.Path("/sys/fs/cgroup")
     # Version 2 has the line "0::/path". In a container the outer groups are not visible.
-    for line in pathlib.Path(proc, "self", "cgroup").read_text().splitlines():
+    for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines():
         if line.startswith("0::"):
             own = root / line.removeprefix("0::").lstrip("/")
     limits = [_limit(each) for each in (own, *own.parents) if each.is_relative_to(root)]

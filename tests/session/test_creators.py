@@ -44,12 +44,6 @@ def test_a_ps_that_does_not_answer_holds_up_no_error_of_the_training(
     ]
 
 
-@pytest.mark.timeout(60)
-def test_what_cannot_be_revoked_is_an_error(silent_address):
-    with pytest.raises(tf.errors.DeadlineExceededError):
-        creators.revoke({"ps": [silent_address]}, None, timeout_secs=1)
-
-
 @pytest.fixture
 def chief_target(free_addresses, set_tf_config):
     """Return what a chief's sessions connect to, beside a ps that is alive."""
@@ -69,7 +63,7 @@ def train(chief_target, tmp_path):
     an error. The function gives the step and the weight that it began with.
     """
 
-    def train(*added, error="as of a program", scaffold=None):
+    def train(*added, error="as of a program"):
         began_with = ()
         on_ps = tf1.train.replica_device_setter(1, worker_device="/job:chief/task:0")
         with tf.Graph().as_default(), tf1.device(on_ps):
@@ -82,7 +76,6 @@ def train(chief_target, tmp_path):
                 er.MonitoredTrainingSession(
                     chief_target,
                     checkpoint_dir=str(tmp_path),
-                    scaffold=scaffold and scaffold(),
                     save_summaries_steps=None,
                 ) as session,
             ):
@@ -112,42 +105,12 @@ def test_a_chief_goes_on_with_live_values_unless_there_is_a_nan(
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("name", ["ready_op", "ready_for_local_init_op"])
-def test_a_chief_goes_on_with_live_values_whatever_op_says_that_they_are_ready(
-    name, train
-):
-    def scaffold():
-        return tf1.train.Scaffold(**{name: tf.no_op()})
-
-    assert train(2.0, scaffold=scaffold) == (0, 1.0)
-    assert train(scaffold=scaffold) == (1, 3.0)
-
-
-@pytest.mark.timeout(120)
 def test_a_chief_goes_on_with_live_values_beside_an_unreadable_state_file(
     train, tmp_path
 ):
     assert train(2.0) == (0, 1.0)
     (tmp_path / "checkpoint").write_text("model_checkpoint_path: model.ckpt-1")
     assert train() == (1, 3.0)
-
-
-@pytest.mark.timeout(120)
-def test_a_session_on_live_values_that_cannot_be_looked_at_is_closed(
-    train, monkeypatch
-):
-    assert train(2.0) == (0, 1.0)
-    looked_at = []
-
-    def is_signed(_, session):
-        looked_at.append(session)
-        raise RuntimeError("as of a ps")
-
-    monkeypatch.setattr(creators.AdoptionNote, "is_signed", is_signed)
-    assert train(error="as of a ps") == ()
-    (session,) = looked_at
-    with pytest.raises(RuntimeError, match="closed Session"):
-        session.run([])
 
 
 @pytest.mark.timeout(120)
@@ -206,20 +169,6 @@ def test_a_chief_that_is_stopped_while_it_waits_for_a_ps_ends_at_once(
         threading.Timer(1, os.kill, (os.getpid(), signal.SIGTERM)).start()
         er.MonitoredTrainingSession(server.target, checkpoint_dir=str(tmp_path))
     assert list(tmp_path.glob("*.index")) == []
-
-
-@pytest.mark.timeout(60)
-def test_a_chief_with_no_live_values_is_stopped_while_it_waits_for_its_session(
-    chief_target, tmp_path, monkeypatch
-):
-    def wait(_):
-        signal.raise_signal(signal.SIGTERM)
-        pytest.fail("went on")
-
-    monkeypatch.setattr(creators.VerifiedSessionCreator, "create_session", wait)
-    with stopped(), tf.Graph().as_default():
-        tf1.train.create_global_step()
-        er.MonitoredTrainingSession(chief_target, checkpoint_dir=str(tmp_path))
 
 
 class FirstStep(tf1.train.SessionRunHook):

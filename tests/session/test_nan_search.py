@@ -44,10 +44,6 @@ def test_infinities_whose_sum_is_no_number_are_no_nan(target):
     assert first_nan(target, {"mask": [math.inf, -math.inf], "count": [1, 2]}) is None
 
 
-def test_a_model_without_floats_has_no_nan(target):
-    assert first_nan(target, {"count": [1, 2]}) is None
-
-
 def test_variables_in_parts_and_beside_others_are_found_by_their_names(target):
     with tf.Graph().as_default() as graph, tf1.Session(target) as session:
         parts = tf1.fixed_size_partitioner(2)

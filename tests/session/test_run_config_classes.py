@@ -39,12 +39,6 @@ def input_fn():
     return tf.data.Dataset.from_tensors(([[1.0]], [[2.0]])).repeat()
 
 
-def test_the_names_of_run_config_stand_for_one_class():
-    assert tf.estimator.RunConfig is er.RunConfig
-    assert tf.compat.v1.estimator.RunConfig is er.RunConfig
-    assert issubclass(er.RunConfig, StockRunConfig)
-
-
 @pytest.mark.parametrize("make", ACCEPTED)
 def test_a_run_config_of_any_kind_is_an_instance_of_ours(make):
     assert isinstance(make(), er.RunConfig)
@@ -100,21 +94,3 @@ def test_a_subclass_may_override_what_the_frozen_class_lets_it(set_tf_config):
     mine = tf.compat.v1.ConfigProto(log_device_placement=True)
     assert WithoutFilters(session_config=mine).session_config == mine
     assert list(er.RunConfig(session_config=mine).session_config.device_filters)
-
-
-def test_a_subclass_may_answer_for_its_strategies_what_it_sets_late(tmp_path):
-    class Late(er.RunConfig):
-        def __init__(self, strategy, **kwargs):
-            super().__init__(**kwargs)
-            self.strategy = strategy
-
-        @property
-        def train_distribute(self):
-            return self.strategy
-
-        eval_distribute = train_distribute
-
-    config = Late(None, model_dir=str(tmp_path))
-    estimator = tf.estimator.Estimator(model_fn, config=config)
-    estimator.train(input_fn, max_steps=2)
-    assert estimator.get_variable_value("global_step") == 2

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.python.distribute.distribute_config import DistributeConfig
 
 import estimator_runtime as er
-from estimator_runtime.errors import ConfigError, ConfigTypeError
+from estimator_runtime.errors import ConfigError
 from estimator_runtime.patching.frozen import StockRunConfig
 
 PROPERTIES = [
@@ -115,86 +115,6 @@ def test_every_task_has_the_properties_that_the_frozen_class_gives_it(
         ours[str(task)] = outcome(er.RunConfig)
         frozen[str(task)] = outcome(StockRunConfig)
     assert ours == frozen
-
-
-@pytest.mark.parametrize(
-    "jobs", [cluster(chief=1), cluster(chief=1, ps=2), cluster(master=1, worker=2)]
-)
-@pytest.mark.parametrize("empty", [[], {}])
-def test_a_job_without_tasks_changes_no_property_of_any_task(
-    jobs, empty, set_tf_config
-):
-    with_empty, without = {}, {}
-    for task in tasks(jobs):
-        set_tf_config({"cluster": jobs, "task": task})
-        without[str(task)] = outcome(er.RunConfig)
-        jobs_and_empty = {**dict.fromkeys(("a", "ps", "worker"), empty), **jobs}
-        set_tf_config({"cluster": jobs_and_empty, "task": task})
-        with_empty[str(task)] = outcome(er.RunConfig)
-    assert with_empty == without
-    assert sum(isinstance(found, dict) for found in without.values()) >= 3
-
-
-_CHIEF = cluster(chief=1, worker=2)
-_CHIEF_0 = {"type": "chief", "index": 0}
-
-
-@pytest.mark.parametrize(
-    ("tf_config", "builtin", "core"),
-    [
-        ("", ValueError, ""),
-        ("{", ValueError, "Expecting property name"),
-        ({"task": {"type": "ps"}}, ValueError, "task type must be WORKER"),
-        ({"task": {"index": 1}}, ValueError, "task index must be 0"),
-        ({"cluster": cluster(ps=1, worker=1), "task": {"type": "worker", "index": 0}},
-         ValueError, 'it must have one "chief" node'),
-        ({"cluster": cluster(chief=2), "task": _CHIEF_0},
-         ValueError, 'must have only one "chief" node'),
-        ({"cluster": cluster(master=2), "task": {"type": "master", "index": 0}},
-         ValueError, 'must have only one "master" node'),
-        ({"cluster": cluster(chief=1, master=1), "task": _CHIEF_0},
-         ValueError, "`master` node exists in `cluster`, job `chief` is not supported"),
-        ({"cluster": cluster(master=1), "task": {"type": "evaluator", "index": 0}},
-         ValueError, "task_type `evaluator` is not supported"),
-        ({"cluster": _CHIEF}, ValueError, "task type must be set"),
-        ({"cluster": _CHIEF, "task": {"type": "chief"}},
-         ValueError, "task index must be set"),
-        ({"cluster": _CHIEF, "task": {"type": "chief", "index": None}},
-         ValueError, "task index must be set"),
-        ({"cluster": _CHIEF, "task": {"type": "worker", "index": -1}},
-         ValueError, "Task index must be non-negative number"),
-        ({"cluster": _CHIEF, "task": {"type": "worker", "index": 2}},
-         ValueError, "is not a valid task_id"),
-        ({"cluster": _CHIEF, "task": {"type": "ps", "index": 0}},
-         ValueError, "is not a valid task_type in"),
-        ({"cluster": _CHIEF, "task": {"type": "worker", "index": "one"}},
-         ValueError, "one"),
-        ({"cluster": _CHIEF, "task": {"type": "worker", "index": [1]}}, TypeError, ""),
-        ({"cluster": [], "task": {"index": {}}}, TypeError, ""),
-        ({"cluster": None}, TypeError, ""),
-        ({"cluster": {"chief": "host0:2222"}, "task": _CHIEF_0}, TypeError, ""),
-        ({"cluster": {"chief": [5]}, "task": _CHIEF_0}, TypeError, ""),
-        ({"service": 5},
-         TypeError, 'If "service" is set in TF_CONFIG, it must be a dict'),
-        ({"model_dir": ""}, ValueError, "model_dir in TF_CONFIG should be non-empty"),
-    ],
-)  # fmt: skip
-def test_what_the_frozen_class_refuses_is_refused_in_its_words_on_one_line(
-    tf_config, builtin, core, set_tf_config
-):
-    set_tf_config(tf_config)
-    with pytest.raises(builtin) as frozen:
-        StockRunConfig()
-    with pytest.raises(ConfigError) as ours:
-        er.RunConfig()
-    assert core in str(frozen.value)
-    assert core in str(ours.value)
-    assert str(ours.value).startswith("TF_CONFIG")
-    assert "\n" not in str(ours.value)
-    assert (
-        type(ours.value)
-        is {ValueError: ConfigError, TypeError: ConfigTypeError}[builtin]
-    )
 
 
 _STRATEGY = tf.distribute.OneDeviceStrategy("/cpu:0")

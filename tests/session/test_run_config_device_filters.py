@@ -55,21 +55,6 @@ def test_device_filters_of_your_own_are_kept():
     assert er.RunConfig().replace(session_config=mine).session_config == mine
 
 
-@pytest.mark.usefixtures("usual_filters")
-def test_without_a_session_config_replace_makes_none():
-    assert er.RunConfig().replace(session_config=None).session_config is None
-
-
-@pytest.mark.usefixtures("usual_filters")
-def test_the_config_of_a_tpu_gets_no_device_filters():
-    # Imported here: on TensorFlow >= 2.16 only after estimator_runtime.
-    from tensorflow_estimator.python.estimator.tpu import tpu_config
-
-    config = tpu_config.RunConfig(session_config=_session_config())
-    config = er.RunConfig.replace(config, model_dir="/m")
-    assert config.session_config == _session_config()
-
-
 def test_a_local_session_config_is_the_one_given():
     mine = _session_config()
     assert er.RunConfig(session_config=mine).session_config is mine

@@ -2,7 +2,6 @@
 
 import inspect
 
-import pytest
 import tensorflow as tf
 from tensorflow.python.training import monitored_session
 from tensorflow.python.training import training as tensorflows_training
@@ -13,9 +12,8 @@ from estimator_runtime.session import monitored_training_session as session_modu
 train = tf.compat.v1.train
 
 
-def model_fn(features, labels, mode, params):
-    with tf.device(params.get("device")):
-        weight = tf.compat.v1.get_variable("weight", initializer=0.0)
+def model_fn(features, labels, mode):
+    weight = tf.compat.v1.get_variable("weight", initializer=0.0)
     loss = tf.reduce_mean(tf.square(weight * features - labels))
     step = train.get_global_step()
     train_op = train.GradientDescentOptimizer(0.1).minimize(loss, step)
@@ -37,7 +35,7 @@ def test_an_estimator_trains_through_ours(tmp_path):
             self.files = [frame.filename for frame in inspect.stack()]
 
     stack = Stack()
-    estimator = tf.estimator.Estimator(model_fn, tmp_path, params={})
+    estimator = tf.estimator.Estimator(model_fn, tmp_path)
     estimator.train(input_fn, hooks=[stack], steps=2)
     ours = stack.files.index(session_module.__file__)
     frozen = [i for i, name in enumerate(stack.files) if "tensorflow_estimator" in name]
@@ -64,20 +62,6 @@ SESSION_CONFIG = tf.compat.v1.ConfigProto(
 def test_the_session_config_of_a_run_config_reaches_an_estimators_session(tmp_path):
     seen = SessionConfig()
     config = er.RunConfig(tmp_path, session_config=SESSION_CONFIG)
-    estimator = tf.estimator.Estimator(model_fn, config=config, params={})
+    estimator = tf.estimator.Estimator(model_fn, config=config)
     estimator.train(input_fn, hooks=[seen], steps=1)
     assert seen.found == SESSION_CONFIG
-
-
-def test_soft_placement_decides_whether_a_device_may_be_missing(tmp_path):
-    def train_with(**placement):
-        session_config = tf.compat.v1.ConfigProto(**placement)
-        config = er.RunConfig(tmp_path, session_config=session_config)
-        params = {"device": "/gpu:99"}
-        estimator = tf.estimator.Estimator(model_fn, config=config, params=params)
-        return estimator.train(input_fn, steps=1)
-
-    with pytest.raises(tf.errors.InvalidArgumentError, match="GPU:99"):
-        train_with(allow_soft_placement=False)
-    trained = train_with(allow_soft_placement=True)
-    assert trained.get_variable_value("global_step") == 1

@@ -1,10 +1,5 @@
 """Training through MonitoredTrainingSession, step by step as TensorFlow's does it."""
 
-import os
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 import tensorflow as tf
 from tensorflow.python.training import monitored_session, training_util
@@ -179,37 +174,6 @@ def test_a_lost_session_is_made_again_as_in_tensorflows_session(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("where", ["outside of the graph", "in another thread"])
-def test_a_lost_session_is_made_again_wherever_its_steps_are_run(where, tmp_path):
-    failures = [tf.errors.AbortedError(None, None, "lost")]
-
-    def act(event):
-        if event[:2] == ("after_run", {"batch": 4}) and failures:
-            raise failures.pop()
-
-    log: list = []
-    with tf.Graph().as_default():
-        fetches = build_model()
-        session = er.MonitoredTrainingSession(
-            checkpoint_dir=str(tmp_path),
-            save_checkpoint_steps=2,
-            hooks=[Recorder("hook", log, act), stop_at(6)],
-        )
-
-    def train_to_the_end():
-        with session:
-            while not session.should_stop():
-                session.run(fetches)
-
-    if where == "in another thread":
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(train_to_the_end).result(timeout=60)
-    else:
-        train_to_the_end()
-    assert [event[2] for event in log if event[1] == "after_create_session"] == [0, 4]
-    assert checkpoint_steps(tmp_path) == [0, 2, 4, 6]
-
-
 @pytest.mark.parametrize(
     ("interval", "saved"),
     [
@@ -257,27 +221,3 @@ def test_feeds_and_run_metadata_reach_the_step():
             assert session.run(doubled, {fed: 4.0}) == 8.0
             assert session.run(doubled, {fed: 5.0}, options, metadata) == 10.0
     assert metadata.step_stats.dev_stats
-
-
-def test_it_trains_with_eager_execution_off_in_the_default_graph():
-    program = """
-import estimator_runtime as er
-import tensorflow as tf
-tf.compat.v1.disable_eager_execution()
-train = tf.compat.v1.train
-weight = tf.compat.v1.get_variable("weight", initializer=1.0)
-step = train.get_or_create_global_step()
-loss = tf.square(weight)
-train_op = train.GradientDescentOptimizer(0.1).minimize(loss, step)
-with er.MonitoredTrainingSession(hooks=[train.StopAtStepHook(3)]) as session:
-    while not session.should_stop():
-        print(round(float(session.run([train_op, loss])[1]), 4))
-"""
-    result = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert result.stdout.split() == ["1.0", "0.64", "0.4096"], result.stderr

@@ -92,14 +92,6 @@ def test_a_loop_that_never_asks_is_ended_by_its_next_step(tmp_path, add, number)
     session.close()  # as in a `finally` of the program: nothing more happens
 
 
-def test_a_function_of_steps_is_ended_the_same_way(tmp_path, add):
-    with Told() as told, open_session(tmp_path) as session:
-        session.run_step_fn(lambda step_context: step_context.run_with_hooks(add))
-        signal.raise_signal(signal.SIGTERM)
-        session.run_step_fn(lambda step_context: step_context.run_with_hooks(add))
-    assert (told.status, saved_step(tmp_path)) == (143, 1)
-
-
 def test_a_signal_before_the_first_step_saves_what_was_restored(tmp_path, add):
     with open_session(tmp_path) as session:
         session.run(add)
@@ -156,34 +148,6 @@ def test_ctrl_c_is_a_keyboard_interrupt_that_names_the_checkpoint(tmp_path, add)
     assert str(told.value) == f"stopped by SIGINT at step 1; it is saved in {saved}"
 
 
-class Delegating(train.CheckpointSaverHook):
-    """One made without TensorFlow's constructor, which leaves all to another."""
-
-    def __init__(self, hook):
-        for name in (
-            *("begin", "after_create_session", "before_run", "after_run"),
-            "end",
-        ):
-            setattr(self, name, getattr(hook, name))
-
-
-@pytest.mark.parametrize("number", [None, signal.SIGTERM])
-def test_a_saver_hook_of_the_programs_own_kind_saves_the_last_step(
-    tmp_path, add, number
-):
-    saver = Delegating(train.CheckpointSaverHook(str(tmp_path), save_steps=1000))
-    # Without others that save: nothing but the hook says where.
-    scaffold = train.Scaffold()
-    with (
-        Told() as told,
-        er.MonitoredTrainingSession(scaffold=scaffold, hooks=[saver]) as session,
-    ):
-        session.run(add)
-        if number is not None:
-            signal.raise_signal(number)
-    assert (told.status, saved_step(tmp_path)) == (number and 143, 1)
-
-
 def test_a_stop_without_a_checkpoint_says_that_there_is_none(add):
     with pytest.raises(KeyboardInterrupt) as told, er.MonitoredTrainingSession() as s:
         s.run(add)
@@ -208,22 +172,6 @@ def test_the_notice_of_a_batch_system_saves_the_step(tmp_path, add, number):
     )
 
 
-@pytest.mark.parametrize("saves", [True, False])
-def test_only_what_saves_a_checkpoint_promises_one(tmp_path, add, caplog, saves):
-    folder = str(tmp_path) if saves else None
-    with Told(), er.MonitoredTrainingSession(checkpoint_dir=folder) as session:
-        session.run(add)
-        signal.raise_signal(signal.SIGTERM)
-        deadline = time.monotonic() + 20
-        while not caplog.messages[-1:] and time.monotonic() < deadline:
-            time.sleep(0.01)
-    promise = ", with a checkpoint of it" if saves else ""
-    assert [m for m in caplog.messages if m.startswith("SIGTERM")] == [
-        f"SIGTERM: stopping after this step{promise}; the same again ends the program "
-        "at once"
-    ]
-
-
 def test_a_second_ctrl_c_interrupts_at_once(tmp_path, add):
     with open_session(tmp_path) as session:
         session.run(add)
@@ -234,22 +182,6 @@ def test_a_second_ctrl_c_interrupts_at_once(tmp_path, add):
         signal.raise_signal(signal.SIGINT)
         pytest.fail("went on")
     assert (told.status, saved_step(tmp_path)) == (130, 1)
-
-
-def test_a_training_after_a_second_ctrl_c_waits_for_its_checkpoints_again(
-    tmp_path, add
-):
-    left_open = open_session(tmp_path / "left open")
-    with Told(), open_session(tmp_path / "one") as session:
-        session.run(add)
-        for _ in range(2):
-            signal.raise_signal(signal.SIGINT)
-            time.sleep(LATER_SECS)
-    assert request.is_hurried()
-    with open_session(tmp_path / "two") as session:
-        session.run(add)
-        assert not request.is_hurried()
-    left_open.close()
 
 
 @pytest.mark.parametrize("own", [lambda *_: None, signal.SIG_IGN])
@@ -348,27 +280,8 @@ def test_a_program_that_waits_in_native_code_for_its_first_session_ends_at_once(
 
 
 @EACH
-def test_a_program_that_handles_the_signal_before_its_first_session_cleans_up(
-    number, monkeypatch
-):
-    monkeypatch.setattr(request, "_CREATION_SECS", 0.01)
-    with Told() as told, request.watched(), request.creating_session():
-        try:
-            signal.raise_signal(number)
-        finally:
-            time.sleep(0.1)  # longer than native code may take
-    assert told.status == 128 + number
-
-
-@EACH
 def test_without_a_session_it_is_raised_at_once(number):
     with Told() as told, request.watched():
         signal.raise_signal(number)
         pytest.fail("went on")
     assert told.status == 128 + number
-
-
-def test_a_grace_that_is_no_number_is_refused(monkeypatch, tmp_path, add):
-    monkeypatch.setenv("ESTIMATOR_RUNTIME_STOP_GRACE_SECS", "soon")
-    with pytest.raises(er.EstimatorRuntimeError, match="STOP_GRACE_SECS is 'soon'"):
-        open_session(tmp_path)

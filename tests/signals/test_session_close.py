@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 import zipfile
 
 import pytest
@@ -50,15 +49,6 @@ def test_an_error_of_a_close_is_raised():
         closable(Session(close)).close()
 
 
-def test_a_close_that_takes_its_time_says_what_it_waits_for(caplog):
-    with session_close.slow_close_logged(after_secs=0.01):
-        deadline = time.monotonic() + 30
-        while not caplog.messages:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-    assert "thread that tunes the input pipeline, up to a minute" in caplog.messages[0]
-
-
 def test_a_session_on_a_server_is_closed_for_good():
     server = tf.compat.v1.train.Server.create_local_server()
     with tf.Graph().as_default():
@@ -66,54 +56,6 @@ def test_a_session_on_a_server_is_closed_for_good():
         closable(session).close()
         with pytest.raises(RuntimeError, match="closed"):
             session.run(tf.constant(1))
-
-
-STOPPED = """
-import atexit, os, signal, sys, threading
-import tensorflow as tf
-import estimator_runtime as er
-
-atexit.register(print, "an exit handler")
-v1 = tf.compat.v1
-v1.disable_eager_execution()
-server = v1.train.Server.create_local_server()
-notes = open("notes", "w")
-step = v1.train.get_or_create_global_step().assign_add(1)
-close, is_stopping = v1.Session.close, threading.Event()
-
-
-def close_late(session):
-    # As TensorFlow's, while a thread of the input sleeps; but for ever.
-    threading.Event().wait() if is_stopping.is_set() else close(session)
-
-
-v1.Session.close = close_late
-with er.MonitoredTrainingSession(server.target, checkpoint_dir="model") as session:
-    while not session.should_stop():
-        session.run(step)
-        notes.write("a note")
-        is_stopping.set()
-        os.kill(os.getpid(), getattr(signal, sys.argv[1]))
-print("not reached")
-"""
-
-
-@pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", -2)])
-def test_a_session_that_a_stopped_program_leaves_does_not_hold_up_its_end(
-    tmp_path, name, status
-):
-    (tmp_path / "program.py").write_text(STOPPED)
-    done = subprocess.run(
-        [sys.executable, "-m", "estimator_runtime", "run", "program.py", name],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == status, done.stderr
-    assert done.stdout == "an exit handler\n"
-    assert (tmp_path / "notes").read_text() == "a note"
-    assert f"stopped by {name} at step 1; it is saved in " in done.stderr
 
 
 def test_a_stopped_program_waits_no_longer_than_a_second_for_its_session():
@@ -315,14 +257,6 @@ def test_the_fifth_session_that_closes_late_is_waited_for():
     another.close()
     never.set()
     assert not session_close.are_left(wait_secs=10)
-
-
-def test_the_error_of_a_local_close_is_raised():
-    def close():
-        raise tf.errors.UnknownError(None, None, "a close that fails")
-
-    with pytest.raises(tf.errors.UnknownError, match="a close that fails"):
-        BoundedClose(Session(close), 0.1).close()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Stop signals of a process whose main thread may be busy; each test forks one."""
 
 import ctypes
-import faulthandler
 import os
 import resource
 import signal
@@ -10,7 +9,6 @@ import time
 
 import pytest
 
-from estimator_runtime.distributed.ps import ParameterServer
 from estimator_runtime.signals import request
 from estimator_runtime.signals.inbox import SignalInbox
 
@@ -121,17 +119,6 @@ def test_a_notice_counts_against_the_grace_period(status, number):
     assert status(program) == 128 + number
 
 
-def test_a_notice_that_code_in_c_handles_is_left_to_it(status, tmp_path):
-    def program():
-        with open(tmp_path / "stacks", "w") as file:
-            faulthandler.register(signal.SIGUSR1, file)
-            watch(grace_secs=0.1)
-            come(signal.SIGUSR1, pause_secs=0.3)
-
-    assert status(program) == WENT_ON
-    assert "in come" in (tmp_path / "stacks").read_text()
-
-
 def open_many_files():
     """Make the next descriptors larger than those that `select` takes."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -165,34 +152,6 @@ def test_a_step_that_hangs_is_ended_beside_a_wakeup_descriptor_of_the_program(
 
     assert status(program) == 143
     assert (tmp_path / "seen").read_bytes() == bytes([TERM])
-
-
-@pytest.mark.parametrize("has_own", [False, True])
-def test_a_ps_with_many_open_files_or_a_wakeup_descriptor_sees_the_signal(
-    status, monkeypatch, has_own
-):
-    monkeypatch.setenv("ESTIMATOR_RUNTIME_PS_GRACE_SECS", "60")
-
-    def program():
-        open_many_files()
-        if has_own:
-            _reader, writer = os.pipe()
-            os.set_blocking(writer, False)
-            signal.set_wakeup_fd(writer)
-        # No trainer is left.
-        ps, seen = ParameterServer("gone", {"worker": ["127.0.0.1:1"]}, None), []
-
-        def wait():
-            seen.append(ps.serve())
-
-        # TensorFlow's own ps waits in a call, and another thread for the signal.
-        waiter = threading.Thread(target=wait, daemon=True)
-        waiter.start()
-        os.kill(os.getpid(), TERM)
-        waiter.join(5)
-        os._exit(*seen or [1])
-
-    assert status(program) == 143
 
 
 def test_a_program_gets_its_wakeup_descriptor_back(status):

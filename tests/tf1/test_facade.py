@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime
-from estimator_runtime.contrib import learn
 from estimator_runtime.tf1 import facade
 from estimator_runtime.tf1.contrib import original, successors
 
@@ -27,14 +26,6 @@ def contrib(monkeypatch):
 def test_each_name_that_tensorflow_has_leads_to_an_object(contrib, name):
     module, _, attribute = name.partition(".")
     assert getattr(getattr(contrib, module), attribute) is not None
-
-
-def test_a_name_is_the_object_that_tensorflow_has(contrib):
-    old = tf.compat.v1
-    assert contrib.data.map_and_batch is old.data.experimental.map_and_batch
-    assert contrib.tpu.RunConfig is old.estimator.tpu.RunConfig
-    assert contrib.learn.RunConfig is learn.RunConfig
-    assert contrib.summary.all_summary_ops is old.summary.all_v2_summary_ops
 
 
 def test_the_longer_spelling_leads_to_the_same_object(contrib):
@@ -76,39 +67,6 @@ def test_a_program_can_go_through_the_names_of_a_module(contrib):
     ]
     assert vars(facade.TENSORFLOW)["placeholder"] is tf.compat.v1.placeholder
     assert vars(facade.COMPAT)["as_text"] is tf.compat.as_text
-
-
-def test_version_1_by_its_full_name_has_contrib_too(contrib):
-    assert facade.import_module("tensorflow.compat.v1").contrib is contrib
-    assert facade.import_statement("tensorflow.compat", ("v1",)).v1.contrib is contrib
-    found = facade.import_module("tensorflow.compat.v1.train")
-    assert found.AdamOptimizer is tf.compat.v1.train.AdamOptimizer
-
-
-def test_the_module_has_the_api_of_version_1_and_the_private_packages():
-    tensorflow = facade.import_module("tensorflow")
-    old = tf.compat.v1
-    names = ("Session", "placeholder", "app", "flags", "gfile", "logging", "VERSION")
-    assert [getattr(tensorflow, n) for n in names] == [getattr(old, n) for n in names]
-    assert tensorflow.__version__ == tf.__version__
-    assert tensorflow.python is facade.import_module("tensorflow.python")
-    assert facade.import_statement("tensorflow.python.framework", ()) is tensorflow
-    ops = facade.import_statement("tensorflow.python.framework.ops", ("Graph",))
-    assert ops.Graph is tf.Graph
-    assert tensorflow.compat.v2 is tf.compat.v2
-    assert {"contrib", "Session", "python"} <= set(dir(tensorflow))
-
-
-def test_submodules_of_the_api_are_those_of_version_1():
-    found = facade.import_statement("tensorflow.train", ("AdamOptimizer",))
-    assert found.AdamOptimizer is tf.compat.v1.train.AdamOptimizer
-    found = facade.import_statement("tensorflow.estimator", ("DNNClassifier",))
-    assert found.DNNClassifier is tf.compat.v1.estimator.DNNClassifier
-    assert found.DNNClassifier is not tf.estimator.DNNClassifier
-    found = facade.import_statement("tensorflow.keras.layers", ("Dense",))
-    assert found.Dense is tf.keras.layers.Dense
-    found = facade.import_statement("tensorflow.layers", ("dense",))
-    assert found.dense is tf.compat.v1.layers.dense
 
 
 def test_other_names_that_are_missing_say_so():

@@ -1,9 +1,6 @@
 """Who imports decides which TensorFlow it gets: the program, or an installed library."""
 
-import importlib.util
 import json
-import os
-import subprocess
 import sys
 import types
 
@@ -103,20 +100,16 @@ again = importlib.import_module("tensorflow")
 """
 
 
-def test_a_library_gets_the_real_tensorflow_and_the_program_the_old_one(tmp_path):
+def test_a_library_gets_the_real_tensorflow_and_the_program_the_old_one(
+    tmp_path, run_tf1, python_path
+):
     (tmp_path / "site-packages").mkdir()
     (tmp_path / "site-packages" / "installed.py").write_text(INSTALLED)
     (tmp_path / "program").mkdir()
     (tmp_path / "program" / "mine.py").write_text("import tensorflow as tf\n")
     (tmp_path / "program" / "train.py").write_text(PROGRAM)
-    path = [str(tmp_path / "site-packages"), os.environ.get("PYTHONPATH", "")]
-    done = subprocess.run(
-        [sys.executable, "-m", "estimator_runtime", "run", "--tf1", "program/train.py"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))},
-        capture_output=True,
-        text=True,
-        timeout=120,
+    done = run_tf1(
+        "program/train.py", PYTHONPATH=python_path(tmp_path / "site-packages")
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
@@ -132,33 +125,9 @@ def test_a_library_gets_the_real_tensorflow_and_the_program_the_old_one(tmp_path
     }
 
 
-LIBRARIES = """
-import tensorflow as tf
-import tensorboard.plugins.hparams.api
-import tf_keras.src.backend
-from tensorboard import program, summary
-assert not hasattr(tf_keras.src.backend.tf, "placeholder")
-print(tf.Session.__name__, tf.placeholder(tf.float32).dtype.name)
-"""
-
-
-@pytest.mark.skipif(
-    importlib.util.find_spec("tf_keras") is None,
-    reason="TensorFlow 2.15 needs no tf-keras",
-)
-def test_real_libraries_of_tensorflow_2_are_imported_as_ever(tmp_path):
-    (tmp_path / "train.py").write_text(LIBRARIES)
-    done = subprocess.run(
-        [sys.executable, "-m", "estimator_runtime", "run", "--tf1", "train.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.stdout == "Session float32\n", done.stderr
-
-
-def test_an_installed_package_that_run_starts_is_the_program_and_no_other_is(tmp_path):
+def test_an_installed_package_that_run_starts_is_the_program_and_no_other_is(
+    tmp_path, run_tf1, python_path
+):
     package = tmp_path / "site-packages" / "bert"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
@@ -168,13 +137,7 @@ def test_an_installed_package_that_run_starts_is_the_program_and_no_other_is(tmp
         "print(tf.Session is modeling.tf.Session, hasattr(bert2.tf, 'Session'))\n"
     )
     (package.parent / "bert2.py").write_text("import tensorflow as tf\n")
-    path = [str(tmp_path / "site-packages"), os.environ.get("PYTHONPATH", "")]
-    done = subprocess.run(
-        [sys.executable, "-m", "estimator_runtime", "run", "--tf1", "-m", "bert.train"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))},
-        capture_output=True,
-        text=True,
-        timeout=120,
+    done = run_tf1(
+        "-m", "bert.train", PYTHONPATH=python_path(tmp_path / "site-packages")
     )
     assert done.stdout == "True False\n", done.stderr

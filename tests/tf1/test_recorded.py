@@ -1,11 +1,8 @@
 """A checkpoint of TensorFlow 1.15.5 has the same values in TensorFlow 1 mode."""
 
 import json
-import os
 import pathlib
 import shutil
-import subprocess
-import sys
 
 import pytest
 
@@ -13,25 +10,15 @@ RECORDED = pathlib.Path(__file__).parent / "recorded"
 
 
 def test_a_checkpoint_of_tensorflow_1_predicts_and_trains_on_as_there(
-    original_contrib, tmp_path
+    original_contrib, tmp_path, run_tf1
 ):
     model = tmp_path / "model"
     model.mkdir()
     for file in RECORDED.glob("model.ckpt-20.*"):
         shutil.copy(file, model)
     (model / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-20"\n')
-    inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "estimator_runtime", "run", "--tf1"),
-            *(RECORDED / "train.py", "model", "0", "result.json"),
-        ],
-        cwd=tmp_path,
-        env={**inherited, **original_contrib},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    script = str(RECORDED / "train.py")
+    done = run_tf1(script, "model", "0", "result.json", **original_contrib)
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "result.json").read_text())
     expected = json.loads((RECORDED / "recorded.json").read_text())

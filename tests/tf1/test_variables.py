@@ -1,9 +1,6 @@
 """The two kinds of variables that a program of TensorFlow 1 may have."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 import tensorflow as tf
@@ -56,36 +53,33 @@ with tf.train.MonitoredTrainingSession(
 """
 
 
-def outcome(folder, *options):
-    """Run the program; return what it has found, its log and the values it saved."""
-    (folder / "train.py").write_text(PROGRAM)
-    inherited = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("ESTIMATOR_RUNTIME", "TF_"))
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "estimator_runtime", "run", *options, "train.py"],
-        cwd=folder,
-        env=inherited,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 143, done.stderr
-    saved = tf.train.load_checkpoint(str(folder / "model"))
-    values = {name: saved.get_tensor(name).tolist() for name in ("grown", "w")}
-    checkpoints = tf.train.get_checkpoint_state(str(folder / "model"))
-    steps = [int(p.rpartition("-")[2]) for p in checkpoints.all_model_checkpoint_paths]
-    return json.loads(done.stdout), done.stderr, values, steps
+@pytest.fixture
+def outcome(tmp_path, run_tf1):
+    """Return a function that runs the program with options.
+
+    It returns what the program has found, its log, the values it saved, and the steps.
+    """
+    (tmp_path / "train.py").write_text(PROGRAM)
+
+    def outcome(*options):
+        done = run_tf1(*options, "train.py", TF_CPP_MIN_LOG_LEVEL="0")
+        assert done.returncode == 143, done.stderr
+        folder = str(tmp_path / "model")
+        saved = tf.train.load_checkpoint(folder)
+        values = {name: saved.get_tensor(name).tolist() for name in ("grown", "w")}
+        paths = tf.train.get_checkpoint_state(folder).all_model_checkpoint_paths
+        steps = [int(path.rpartition("-")[2]) for path in paths]
+        return json.loads(done.stdout), done.stderr, values, steps
+
+    return outcome
 
 
 W = [value * (1 - 0.002) ** 1000 for value in (3.0, 4.0)]
 STEPS = [600, 700, 800, 900, 1000]
 
 
-def test_a_program_gets_reference_variables_as_in_version_1(tmp_path):
-    found, log, values, steps = outcome(tmp_path, "--tf1", "--steps-per-run", "100")
+def test_a_program_gets_reference_variables_as_in_version_1(outcome):
+    found, log, values, steps = outcome("--steps-per-run", "100")
     assert found == {
         "kind": "VariableV2",
         "has _ref": True,
@@ -99,8 +93,8 @@ def test_a_program_gets_reference_variables_as_in_version_1(tmp_path):
     assert "(see --tf1-resource-variables)" in log
 
 
-def test_with_the_option_it_gets_resource_variables_which_cannot_be_fed(tmp_path):
-    found, _, values, steps = outcome(tmp_path, "--tf1", "--tf1-resource-variables")
+def test_with_the_option_it_gets_resource_variables_which_cannot_be_fed(outcome):
+    found, _, values, steps = outcome("--tf1-resource-variables")
     assert found.pop("steps")[-1] in (999, 1000)  # from before or after the step
     refused = (
         "ConfigError: feed_dict: the key is the variable {!r}, whose reads a feed does "

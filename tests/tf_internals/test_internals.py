@@ -7,38 +7,9 @@ import tensorflow as tf
 
 import estimator_runtime
 from estimator_runtime.loop.hooks import schedule as hook_schedule
-from estimator_runtime.tf_internals import hooks as tf_hooks
-from estimator_runtime.tf_internals import savers, sessions
+from estimator_runtime.tf_internals import sessions
 
 estimator_runtime.install()
-
-
-def test_the_hooks_that_fetch_at_the_end_are_asked_what():
-    with tf.Graph().as_default():
-        loss = tf.constant(0.5, name="loss")
-        hooks = [
-            tf.compat.v1.train.LoggingTensorHook({"loss": loss}, at_end=True),
-            tf.compat.v1.train.LoggingTensorHook({"loss": loss}, every_n_iter=1),
-            tf.compat.v1.train.FinalOpsHook([loss]),
-            tf.compat.v1.train.FinalOpsHook(None),
-            tf.compat.v1.train.StopAtStepHook(num_steps=1),
-        ]
-        for hook in hooks[:2]:
-            hook.begin()
-        found = [tf_hooks.fetches_at_end(hook) for hook in hooks]
-    assert found == [[{"loss": loss}], [], [[loss]], [], []]
-
-
-def test_the_numbers_of_an_adam_optimizer_are_those_it_was_made_with():
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        weight = tf.compat.v1.get_variable("weight", initializer=1.0)
-        adam = tf.compat.v1.train.AdamOptimizer(0.25, 0.5, 0.75, 0.125)
-        train = adam.minimize(tf.square(weight))
-        session.run(tf.compat.v1.global_variables_initializer())
-        session.run(train)
-        scalars = session.run(savers.adam_scalars(adam))
-    powers = [0.5**2, 0.75**2]
-    assert scalars == [*powers, 0.25, 0.5, 0.75, 0.125]
 
 
 @pytest.mark.parametrize("name", hook_schedule._BY_CLASS)

@@ -69,7 +69,7 @@ def facts(name):
 )
 def test_a_kind_of_op_is_known_by_what_it_does(name, expected):
     implied = {
-        *("has_observable_end", "is_known_stateless", "is_of_table", "is_opaque_input"),
+        *("has_observable_end", "is_known_stateless", "is_of_table"),
         *("leaves_session_as_new", "never_waits", "writes_variable"),
     }
     assert facts(name) - implied == expected - implied
@@ -106,13 +106,6 @@ def test_an_op_that_takes_its_state_by_a_handle_or_has_a_generator_keeps_none(na
     assert not kind.keeps_state
 
 
-@pytest.mark.parametrize("name", op_kinds.FACTS["is_known_stateless"].split())
-def test_an_op_that_is_known_to_keep_no_state_is_stateful_by_its_definition(name):
-    kind = op_kinds.of(name)
-    assert kind.is_stateful
-    assert not kind.keeps_state
-
-
 @pytest.mark.parametrize("fact", op_kinds.FACTS)
 def test_each_type_of_the_table_is_one_of_this_tensorflow(fact):
     for each in op_kinds.FACTS[fact].split():
@@ -120,8 +113,3 @@ def test_each_type_of_the_table_is_one_of_this_tensorflow(fact):
             assert fnmatch.filter(dir(tf.raw_ops), each), each
         else:
             assert op_kinds.of(each).is_defined, each
-
-
-def test_an_unknown_fact_is_an_error():
-    with pytest.raises(AttributeError):
-        op_kinds.of("MatMul").is_fast  # noqa: B018

@@ -44,6 +44,8 @@ ATTRIBUTES = {
         "_initialize_local _initialize_multi_worker _start_check_health_thread "
         "_task_type"
     ),
+    f"{_PYTHON}.distribute.cross_device_ops:CollectiveAllReduce": "_all_reduce "
+    "_num_between_graph_workers",
     f"{_PYTHON}.distribute.distribute_coordinator:_WorkerContext": "_strategy",
     f"{_PYTHON}.distribute.mirrored_strategy:MirroredExtended": "_collective_ops "
     "_cross_device_ops _devices",
@@ -56,8 +58,6 @@ ATTRIBUTES = {
     f"{_PYTHON}.saved_model.builder_impl:SavedModelBuilder": "_add_train_op",
     f"{_PYTHON}.summary.writer.writer:FileWriter": "_closed",
     f"{_PYTHON}.summary.writer.writer_cache:FileWriterCache": "_cache",
-    f"{_PYTHON}.training.adam:AdamOptimizer": "_beta1_t _beta2_t _epsilon_t "
-    "_get_beta_accumulators _lr_t",
     f"{_PYTHON}.training.checkpoint_utils": "_get_checkpoint_filename",
     f"{_PYTHON}.training.evaluation": "_evaluate_once _get_or_create_eval_step",
     f"{_PYTHON}.training.saver:Saver": "_builder _is_empty _last_checkpoints "

@@ -1,7 +1,6 @@
 """Random damage to a copy of a model directory."""
 
 import dataclasses
-import json
 import os
 import random
 import re
@@ -175,34 +174,6 @@ STATES = {
 }
 
 
-def plant_note(item: Item) -> str:
-    """Leave a hidden folder as of a dead save, with a note of what to delete."""
-    chance = item.random
-    images_of = sorted(item.base.parent.glob("image-*/.*.saving-*/"))
-    owner = chance.choice((*STEPS, CRASHED, 999))
-    name = re.sub(r"-\d+", f"-{owner}", images_of[0].name, count=1)
-    hidden, note = item.folder / name, "gone.json"
-    hidden.mkdir(exist_ok=True)
-    older = [step for step in STEPS if step < owner]
-    prefix = f"{item.folder}/model.ckpt-"
-    how, content = chance.choice(
-        (
-            ("of older", json.dumps([f"{prefix}{step}" for step in older])),
-            ("of the newest", json.dumps([f"{prefix}400", f"{prefix}500"])),
-            ("of all", json.dumps([f"{prefix}{step}" for step in STEPS])),
-            ("with NUL", json.dumps([f"{prefix}100\0"])),
-            ("of another kind", chance.choice(("{}", "5", '"model"', "null", "[1]"))),
-            ("of another kind", '[["model.ckpt-500"]]'),
-            ("cut off", '["/model.ck'),
-            ("not UTF-8", '["\xff"]'),
-        )
-    )
-    (hidden / note).write_bytes(content.encode("latin-1"))
-    item.may_go.update(older)
-    item.story.append(f"planted {name}/{note}: {content!r}")
-    return f"{note} {how}"
-
-
 def leave_stock_files(item: Item) -> str:
     """Leave what TensorFlow's own Saver leaves when it is killed."""
     chance = item.random
@@ -226,7 +197,7 @@ def leave_stock_files(item: Item) -> str:
 
 DAMAGES = (
     *(damage_file, damage_file, damage_file, rewrite_state, rewrite_state),
-    *(damage_checkpoint, plant_note, leave_stock_files),
+    *(damage_checkpoint, leave_stock_files),
 )
 
 

@@ -270,6 +270,11 @@ class FolderScan:
     candidates: tuple[Checkpoint, ...]
 
     @property
+    def latest(self) -> str | None:
+        """Path that the state file names as that of the newest, without suffix."""
+        return None if self.state is None else self.state.latest
+
+    @property
     def named(self) -> tuple[str, ...]:
         """Paths that the state file names, without suffix, the newest last."""
         if self.state is None:

@@ -121,25 +121,22 @@ class CheckpointWriter:
         """
         with self._changed:
             self._wait_until(lambda: self._waiting is None)
-            self._waiting = step, write, series
-            if save_path is not None:
-                self._save_paths.add(os.path.abspath(save_path))
-            vars(_own).setdefault("writers", weakref.WeakSet()).add(self)
             if not self._is_running:
-                self._is_running = True
+                # Not a daemon thread, so that the submitted checkpoints are written
+                # however training ends. It waits for this lock.
                 try:
-                    # Not a daemon thread, so that the submitted checkpoints are written
-                    # however training ends.
                     threading.Thread(target=self._run, name=_THREAD).start()
-                except BaseException as error:
-                    self._waiting, self._is_running = None, False
-                    if not isinstance(error, RuntimeError):
-                        raise
+                except RuntimeError as error:
                     raise CheckpointError(
                         f"the checkpoint of step {step} cannot be written: {error}; "
                         "allow this process more of them (ulimit -u, or pids.max of "
                         "its cgroup)"
                     ) from error
+                self._is_running = True
+            self._waiting = step, write, series
+            if save_path is not None:
+                self._save_paths.add(os.path.abspath(save_path))
+            vars(_own).setdefault("writers", weakref.WeakSet()).add(self)
 
     def may_meet(
         self, save_path: str | bytes | os.PathLike[Any], state_file: str | None

@@ -8,7 +8,6 @@ process dies, even if it ran in another container.
 """
 
 import contextlib
-import dataclasses
 import logging
 import os
 import re
@@ -19,15 +18,13 @@ from collections.abc import Callable, Iterator
 from estimator_runtime.checkpoint.checkpoint import (
     CONTROL,
     Checkpoint,
-    checkpoints_in,
-    series_of,
+    is_in,
 )
 from estimator_runtime.checkpoint.store import durable, locks
 from estimator_runtime.checkpoint.store.commit import SavingFolder
 from estimator_runtime.checkpoint.store.state_file import (
     State,
     readable_state,
-    write_state,
 )
 from estimator_runtime.config.paths import step_of
 from estimator_runtime.output.training_log import TRAINING_LOG
@@ -66,9 +63,7 @@ def remove_leftovers(folder: str, now: Callable[[], float] = time.time) -> None:
     """Undo or remove the unfinished saves of dead runs.
 
     Call this once the state file names a checkpoint that is good: until then, one that
-    it does not name may be the only good one. Checkpoints that a dead run was about to
-    delete are listed again, so that the next save deletes them. The log names what
-    cannot be removed.
+    it does not name may be the only good one. The log names what cannot be removed.
 
     Raises:
         OSError: If the folder cannot be read.
@@ -80,7 +75,7 @@ def remove_leftovers(folder: str, now: Callable[[], float] = time.time) -> None:
         with _warned(saving.path):
             if state is not None:
                 _undo_if_unnamed(saving, state)
-                state = _resume_deletions(saving, state)
+                _finish_deletions(folder, state)
             failed.remove(saving.path)
     for path in temporaries(folder):
         if path not in failed and is_dead(path, now):
@@ -185,45 +180,15 @@ def _undo_if_unnamed(saving: SavingFolder, state: State) -> None:
         )
 
 
-def _resume_deletions(saving: SavingFolder, state: State) -> State:
-    """List the checkpoints again that a dead run was about to delete.
+def _finish_deletions(folder: str, state: State) -> None:
+    """Remove what is left of named checkpoints that a dead run was deleting.
 
-    Of one without an index, which the run was deleting, the other files are removed.
-
-    The note of them is not trusted. A checkpoint counts only if it is there, of the
-    same series, and older than both the newest one and the one that was saved.
+    They have no index any more. The next save deletes those that still have one.
     """
-    folder, series = os.path.dirname(saving.path), series_of(saving.prefix)
-    limits = step_of(saving.prefix), step_of(state.latest)
-    noted = set(saving.obsolete()) - _names(state)
-
-    def may_go(each: Checkpoint) -> bool:
-        step = each.step
-        return (
-            each.name in noted
-            and not each.is_v1
-            and each.series == series
-            and step is not None
-            and all(limit is not None and step < limit for limit in limits)
-        )
-
-    obsolete = (
-        [each for each in checkpoints_in(folder) if may_go(each)] if noted else []
-    )
-    for each in obsolete:
-        if not each.has_index:
-            each.delete()
-    again = [each for each in obsolete if each.has_index]
-    if not again:
-        return state
-    times = [each.saved_at for each in again]
-    listed = dataclasses.replace(
-        state,
-        paths=(*(each.prefix for each in again), *state.paths),
-        timestamps=(*times, *state.timestamps) if state.timestamps else (),
-    )
-    write_state(folder, listed)
-    return listed
+    for path in state.paths:
+        old = Checkpoint.at(path)
+        if is_in(folder, path) and path != state.latest and not old.has_index:
+            old.delete()
 
 
 def _names(state: State) -> set[str]:

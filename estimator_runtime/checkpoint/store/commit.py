@@ -6,15 +6,15 @@ disk before the next one begins:
 1. The files are written to a hidden folder beside their final place.
 2. They get their final names. The index is last, because a checkpoint exists only if
    it has an index.
-3. The state file names the checkpoint.
-4. The hidden folder is removed. Until then, it tells `cleanup` which save a dead run
+3. The state file names the checkpoint, and still those that are to be deleted.
+4. Those are deleted, and the state file no longer names them.
+5. The hidden folder is removed. Until then, it tells `cleanup` which save a dead run
    left unfinished.
 
 A checkpoint that already has the name is first moved into the hidden folder, and is
 deleted with it. Until then, one of the two can always be recovered.
 """
 
-import json
 import logging
 import os
 import shutil
@@ -22,12 +22,9 @@ from collections.abc import Sequence
 
 from estimator_runtime.checkpoint.checkpoint import Checkpoint
 from estimator_runtime.checkpoint.store import durable, locks
-from estimator_runtime.checkpoint.tensor_bundle import reading
-from estimator_runtime.checkpoint.tensor_bundle.table import TableError
 
 _logger = logging.getLogger(__name__)
 
-_OBSOLETE = "gone.json"
 _REPLACED = "replaced"
 # Whether a checkpoint had the name already when the save began.
 _NEW, _OLD = "new", "old"
@@ -150,32 +147,6 @@ class SavingFolder:
             _logger.warning("%r cannot be removed: %s", self.path, reason)
         finally:
             locks.unlock_folder(self.path)
-
-    def note_obsolete(self, prefixes: Sequence[str]) -> None:
-        """Record which checkpoints to delete once the state file names the new one.
-
-        If this process dies before it deletes them, `cleanup` lists them again.
-
-        Raises:
-            OSError: If the note cannot be written.
-        """
-        if prefixes:
-            names = [os.path.basename(prefix) for prefix in prefixes]
-            path = os.path.join(self.path, _OBSOLETE)
-            durable.replace_file(path, json.dumps(names).encode())
-
-    def obsolete(self) -> list[str]:
-        """Return the names that `note_obsolete` has noted; none if it is no such note.
-
-        Others may have written it: check each name.
-        """
-        try:
-            noted = json.loads(reading.content(os.path.join(self.path, _OBSOLETE)))
-            return sorted(map(os.path.basename, noted)) if type(noted) is list else []
-        except FileNotFoundError:
-            return []
-        except (RecursionError, TableError, TypeError, ValueError):
-            return []
 
     def _move_aside(self, old: Checkpoint) -> None:
         """Move a checkpoint into this folder, its index first.

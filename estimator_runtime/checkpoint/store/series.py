@@ -8,7 +8,7 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -90,7 +90,7 @@ class Series:
                 if meta is not None:
                     self._put_meta(f"{folder.inside}.meta", meta)
                 folder.move_in()
-                gone = self._record(prefix, folder, unread)
+                state, gone = self._record(prefix, unread)
             except BaseException as error:  # nothing is left half done
                 if folder is not None:
                     self._give_up(folder)
@@ -100,7 +100,7 @@ class Series:
                 raise disk_error(prefix, error, needed_bytes) from error
             if meta is not None:
                 self._meta_path = f"{prefix}.meta"
-            self._delete(gone)
+            self._delete(gone, state)
             folder.remove()
 
     def add_saved(
@@ -133,8 +133,8 @@ class Series:
                 # old checkpoint of that step stays unchanged.
                 save()
                 sync(prefix)
-                gone = self._record(prefix, folder, unread)
-                self._delete(gone)
+                state, gone = self._record(prefix, unread)
+                self._delete(gone, state)
             except (OSError, *OF_DISKS) as error:
                 raise self.failed(step, error, needed_bytes, old) from error
             finally:
@@ -181,11 +181,13 @@ class Series:
             file.write(content)
 
     def _record(
-        self, prefix: str, folder: SavingFolder, unread: contextlib.ExitStack
-    ) -> tuple[str, ...]:
-        """Name a checkpoint in the state file, and return the paths of those to delete.
+        self, prefix: str, unread: contextlib.ExitStack
+    ) -> tuple[state_file.State, tuple[str, ...]]:
+        """Name a checkpoint in the state file, beside all that were named before.
 
-        Until `unread` is closed, nobody can begin to read those.
+        Returns:
+            (the state file once those are deleted that are to be, their paths). Until
+            `unread` is closed, nobody can begin to read them.
         """
         before = self._saver._last_checkpoints[:]
         # A Saver may also restore from, or save to, another folder. Checkpoints there
@@ -210,22 +212,31 @@ class Series:
         for path in (prefix, newer):
             if path is not None and path not in {*dict(named), *plan.gone}:
                 named = (*named, (path, self._now()))
-        folder.note_obsolete(plan.gone)
         state = state_file.State(
             latest=newer or prefix,
             paths=tuple(path for path, _ in named),
             timestamps=tuple(at for _, at in named),
             last_preserved=plan.preserved_at,
         )
-        relative = self._saver._save_relative_paths or not os.path.isabs(self._folder)
-        state_file.write_state(self._folder, state, relative=relative)
+        times = dict(kept)
+        self._write_state(
+            dataclasses.replace(
+                state,
+                paths=(*plan.gone, *state.paths),
+                timestamps=(*(times[path] for path in plan.gone), *state.timestamps),
+            )
+        )
         self._newest = os.path.basename(state.latest)
         # The training thread may have saved by itself meanwhile.
         added = [each for each in self._saver._last_checkpoints if each not in before]
         self._saver._last_checkpoints = [*elsewhere, *plan.kept, *added]
         self._preserved_at = plan.preserved_at
         self._saver._next_checkpoint_time = plan.preserved_at + self._policy.every_secs
-        return plan.gone
+        return state, plan.gone
+
+    def _write_state(self, state: state_file.State) -> None:
+        relative = self._saver._save_relative_paths or not os.path.isabs(self._folder)
+        state_file.write_state(self._folder, state, relative=relative)
 
     def _read_state(self) -> state_file.State | None:
         with contextlib.suppress(state_file.StateError, OSError):
@@ -256,12 +267,18 @@ class Series:
             )
         return newer
 
-    def _delete(self, prefixes: Iterable[str]) -> None:
+    def _delete(self, prefixes: Sequence[str], state: state_file.State) -> None:
+        """Delete checkpoints, and then write the state file that names them no more."""
         for prefix in prefixes:
             try:
                 Checkpoint.at(prefix).delete()
             except OSError as error:
                 _logger.warning("%s cannot be deleted: %s", prefix, error)
+        try:
+            if prefixes:
+                self._write_state(state)
+        except OSError as error:  # the next save writes it again
+            _logger.warning("deleted checkpoints are still named: %s", error)
 
     def _give_up(self, folder: SavingFolder) -> None:
         """Undo a failed save, whose files may have their final names already."""

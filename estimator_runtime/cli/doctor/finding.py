@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any
 
 from estimator_runtime.cli import run_flags
 from estimator_runtime.cli.doctor import probe, source
@@ -25,12 +24,10 @@ class Finding:
         state: "ok"; "note" for something worth knowing; "problem" if a training would
             not start, or would not do what it should.
         text: One line. The line of a problem includes the remedy.
-        facts: The same for programs, as values that JSON can represent.
     """
 
     state: str
     text: str
-    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

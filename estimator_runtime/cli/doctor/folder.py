@@ -4,7 +4,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from typing import Any
 
 from estimator_runtime.cli.checkpoints import size
 from estimator_runtime.cli.doctor.finding import NOTE, OK, PROBLEM, Finding, Subject
@@ -24,10 +23,9 @@ def check_folder(subject: Subject) -> Iterator[Finding]:
         yield Finding(NOTE, "not looked at; name it with --model-dir")
         return
     path = os.fsdecode(resolved)
-    facts: dict[str, Any] = {"path": path}
     if not is_local(path):
         text = f"{path} is not on a file system of this machine: not looked at"
-        yield Finding(NOTE, text, facts)
+        yield Finding(NOTE, text)
         return
     existing = path = os.path.abspath(path)
     while not os.path.lexists(existing):
@@ -41,9 +39,8 @@ def check_folder(subject: Subject) -> Iterator[Finding]:
             f"{path} cannot be written: {error.strerror} ({existing}); let the user "
             "of the training write there, or choose another"
         )
-        yield Finding(PROBLEM, text, {**facts, "writable": False})
+        yield Finding(PROBLEM, text)
         return
     free = shutil.disk_usage(existing).free
-    facts = {**facts, "writable": True, "free_bytes": free}
     verb = "written" if existing == path else "made"
-    yield Finding(OK, f"{path} can be {verb}, {size(free)} free", facts)
+    yield Finding(OK, f"{path} can be {verb}, {size(free)} free")

@@ -40,7 +40,6 @@ CHECKS: dict[str, Callable[[Subject], Iterator[Finding]]] = {
     "own port": task.check_own_port,
     "other tasks": task.check_other_tasks,
     "model dir": folder.check_folder,
-    "ray": packages.check_ray,
     "activation": packages.check_activation,
     "script": script.check_script,
 }

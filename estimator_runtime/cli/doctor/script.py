@@ -47,14 +47,12 @@ def check_script(subject: Subject) -> Iterator[Finding]:
 
 def _introduce(program: Program) -> Finding:
     """Return the finding about which Estimators a program uses."""
-    script, *modules = program.sources
+    script = program.sources[0]
     names = [name for each in program.sources for name in _estimators(each)]
-    facts = {"names": script.names, "modules": [each.file for each in modules]}
     if names:
         text = f"{script.file} can be parsed, and uses {_listed(names)}"
-        return Finding(OK, text, facts)
-    text = f"{script.file} can be parsed, and names no Estimator"
-    return Finding(NOTE, text, facts)
+        return Finding(OK, text)
+    return Finding(NOTE, f"{script.file} can be parsed, and names no Estimator")
 
 
 def _check_modules(program: Program, is_version_1: bool) -> Iterator[Finding]:
@@ -77,7 +75,7 @@ def _check_modules(program: Program, is_version_1: bool) -> Iterator[Finding]:
             text = f"{source.file}:{line}: there is no module {module} here; {remedy}"
             # A program that changes sys.path may find it.
             state = NOTE if changes_path or is_beside else PROBLEM
-            yield Finding(state, text, {"module": module})
+            yield Finding(state, text)
 
 
 def _check_version_1(
@@ -89,14 +87,13 @@ def _check_version_1(
         return
     place = f"{source.file}:{next(iter(names.values()))}"
     text = f"{place}: names of TensorFlow 1 ({_listed(names)})"
-    facts = {"tensorflow_1": names}
     if is_version_1:
-        yield Finding(NOTE, f"{text}, and --tf1 is on", facts)
+        yield Finding(NOTE, f"{text}, and --tf1 is on")
         return
     text += ": run it with --tf1"
     if not any(name.startswith((_CONTRIB, "tensorflow.python.")) for name in names):
         text += ", or import tensorflow.compat.v1 as tf"
-    yield Finding(PROBLEM, text, facts)
+    yield Finding(PROBLEM, text)
 
 
 def _check_names(source: Source, answer: ProbeResult) -> Iterator[Finding]:
@@ -111,7 +108,7 @@ def _check_names(source: Source, answer: ProbeResult) -> Iterator[Finding]:
             f"{source.file}:{line}: there is no {shown(part)} in this TensorFlow; look "
             "for its new name, or take it out"
         )
-        yield Finding(PROBLEM, text, {"name": name})
+        yield Finding(PROBLEM, text)
 
 
 def _check_contrib(program: Program, answer: ProbeResult) -> Iterator[Finding]:

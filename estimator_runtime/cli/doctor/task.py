@@ -1,7 +1,5 @@
 """TF_CONFIG as this task reads it, and whether its cluster can be reached."""
 
-import concurrent.futures
-import dataclasses
 import errno
 import socket
 from collections.abc import Iterator
@@ -10,10 +8,6 @@ from estimator_runtime.cli.doctor.finding import NOTE, OK, PROBLEM, Finding, Sub
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.config.tf_config import TFConfig, check_form
 from estimator_runtime.distributed import peers
-
-_CONNECT_SECS = 2.0
-_THREADS = 32
-_REFUSED = "nobody listens"
 
 
 def check_config(subject: Subject) -> Iterator[Finding]:
@@ -28,17 +22,16 @@ def check_config(subject: Subject) -> Iterator[Finding]:
     check_form(subject.environ)
     # Only the script knows whether it needs a chief.
     config = TFConfig.from_environ(subject.environ, chief_required=False)
-    facts = {**dataclasses.asdict(config), "cluster": dict(config.cluster)}
     if not config.cluster:
-        yield Finding(OK, "no cluster in it: this process trains by itself", facts)
+        yield Finding(OK, "no cluster in it: this process trains by itself")
         return
     sizes = ", ".join(f"{len(tasks)} {job}" for job, tasks in config.cluster.items())
     text = f"this is {_own(config)}, of a cluster of {sizes}"
     if {TaskType.CHIEF, TaskType.MASTER} & set(config.cluster):
-        yield Finding(OK, text, facts)
+        yield Finding(OK, text)
     else:
         text += "; without a chief only multi-worker strategies train"
-        yield Finding(NOTE, text, facts)
+        yield Finding(NOTE, text)
 
 
 def check_own_port(subject: Subject) -> Iterator[Finding]:
@@ -46,7 +39,7 @@ def check_own_port(subject: Subject) -> Iterator[Finding]:
     address = _addresses(subject.config).get(_own(subject.config))
     if address is None:
         return
-    port = _split(address)[1]
+    port = int(address.rpartition(":")[2])
     try:
         _listen(port)
     except OSError as error:
@@ -56,9 +49,9 @@ def check_own_port(subject: Subject) -> Iterator[Finding]:
             f"cannot listen on port {port} ({error.strerror}); "
             f"{ender if is_taken else ''}give another port"
         )
-        yield Finding(PROBLEM, text, {"address": address})
+        yield Finding(PROBLEM, text)
     else:
-        yield Finding(OK, f"{address} is free", {"address": address})
+        yield Finding(OK, f"{address} is free")
 
 
 def check_other_tasks(subject: Subject) -> Iterator[Finding]:
@@ -67,29 +60,24 @@ def check_other_tasks(subject: Subject) -> Iterator[Finding]:
     others.pop(_own(subject.config), None)
     if not others:
         return
-    with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
-        reasons = dict(zip(others, pool.map(_reach, others.values()), strict=True))
-    facts = {"tasks": {name: reason or "listening" for name, reason in reasons.items()}}
-    silent = [name for name, reason in reasons.items() if reason == _REFUSED]
-    lost = [
-        f"{name} at {others[name]} ({reason})"
-        for name, reason in reasons.items()
-        if reason not in (None, _REFUSED)
-    ]
+    given = peers.ask_all(list(others.values()), peers.ask)
+    answers = dict(zip(others, given, strict=True))
+    lost = [n for n, answer in answers.items() if answer is peers.Answer.UNREACHABLE]
+    silent = [n for n, answer in answers.items() if answer is peers.Answer.REFUSED]
     if lost:
+        names = ", ".join(f"{name} at {others[name]}" for name in lost)
         text = (
-            f"no way to {', '.join(lost)}; check the name or address, and the "
-            "firewalls between"
+            f"no way to {names}; check the name or address, and the firewalls between"
         )
-        yield Finding(PROBLEM, text, facts)
+        yield Finding(PROBLEM, text)
     elif silent:
         text = (
             f"nobody listens yet for {', '.join(silent)}; their machines answer, so "
             "start them"
         )
-        yield Finding(NOTE, text, facts)
+        yield Finding(NOTE, text)
     else:
-        yield Finding(OK, f"all listening: {', '.join(others)}", facts)
+        yield Finding(OK, f"all listening: {', '.join(others)}")
 
 
 def _addresses(config: TFConfig | None) -> dict[str, str]:
@@ -114,19 +102,3 @@ def _listen(port: int) -> None:
         probe.bind(address)
         # A process that holds the port without listening does not block a task.
         probe.listen()
-
-
-def _reach(address: str) -> str | None:
-    """Return why "host:port" cannot be reached; None if it can."""
-    try:
-        with socket.create_connection(_split(address), _CONNECT_SECS):
-            return None
-    except ConnectionRefusedError:
-        return _REFUSED
-    except OSError as error:
-        return (error.strerror or str(error)).lower()
-
-
-def _split(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)

@@ -7,13 +7,12 @@ the arguments that they had there.
 
 import copy
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
 
 from tensorflow.python.distribute import (
     distribute_coordinator,
     distribute_coordinator_context,
-    multi_worker_util,
 )
 from tensorflow.python.training import server_lib
 
@@ -32,8 +31,8 @@ def init_run_config(config: Any, tf_config: Mapping[str, Any]) -> None:
         tf_config: TF_CONFIG as a dict.
 
     Raises:
-        ValueError: If a strategy is given twice, or if both TF_CONFIG and
-            `experimental_distribute.remote_cluster` describe a cluster.
+        ValueError: If a strategy is given twice, or for a strategy with
+            `experimental_distribute.remote_cluster`.
     """
     distribute = config._experimental_distribute
     for name in ("train_distribute", "eval_distribute"):
@@ -45,19 +44,16 @@ def init_run_config(config: Any, tf_config: Mapping[str, Any]) -> None:
                 )
             setattr(config, f"_{name}", strategy)
     cluster = server_lib.ClusterSpec(tf_config.get("cluster", {}))
-    remote = getattr(distribute, "remote_cluster", None)
     # These are the properties of a task that runs alone. The coordinator sets the
     # real ones later.
     config._init_distributed_setting_from_environment_var({})
-    if config._train_distribute and remote:
-        if cluster:
-            raise ValueError(
-                'Cannot set both "cluster_spec" of TF_CONFIG and '
-                "`experimental_distribute.remote_cluster`; leave one of them out"
-            )
-        config._distribute_coordinator_mode = _Mode.STANDALONE_CLIENT
-        config._cluster_spec = remote
-    elif cluster and config._train_distribute and "master" not in cluster.jobs:
+    if config._train_distribute and getattr(distribute, "remote_cluster", None):
+        raise ValueError(
+            "`experimental_distribute.remote_cluster`: a standalone client, which "
+            "trains through the servers of other processes, needs TensorFlow 2.15; "
+            "leave it out, and run your program as each task of the cluster (TF_CONFIG)"
+        )
+    if cluster and config._train_distribute and "master" not in cluster.jobs:
         config._distribute_coordinator_mode = _Mode.INDEPENDENT_WORKER
         config._cluster_spec = cluster
     else:
@@ -69,11 +65,7 @@ def init_run_config(config: Any, tf_config: Mapping[str, Any]) -> None:
 
 def should_run_distribute_coordinator(config: Any) -> bool:
     """Return whether the coordinator has to run the job of this RunConfig."""
-    mode = getattr(config, "_distribute_coordinator_mode", None)
-    if mode is None:
-        return False
-    if mode not in (_Mode.STANDALONE_CLIENT, _Mode.INDEPENDENT_WORKER):
-        _logger.warning("Unexpected distribute_coordinator_mode: %r", mode)
+    if getattr(config, "_distribute_coordinator_mode", None) is None:
         return False
     if not config.cluster_spec:
         _logger.warning(
@@ -108,13 +100,10 @@ def train_and_evaluate(
         raise ValueError("Distribute coordinator mode is not specified in `RunConfig`.")
 
     def train(strategy: Any) -> None:
-        # A standalone client trains all tasks from one process, and each task has a
-        # graph of its own. Hooks belong to one graph, that of the chief.
-        with_hooks = mode == _Mode.INDEPENDENT_WORKER or _current_context().is_chief
         replica_of(estimator, train=strategy).train(
             input_fn=train_spec.input_fn,
             max_steps=train_spec.max_steps,
-            hooks=list(train_spec.hooks) if with_hooks else [],
+            hooks=list(train_spec.hooks),
         )
 
     def evaluate(strategy: Any) -> None:
@@ -127,93 +116,20 @@ def train_and_evaluate(
         evaluate,
         config.eval_distribute,
         mode=mode,
-        # The coordinator of an independent worker reads the cluster from TF_CONFIG.
-        cluster_spec=config.cluster_spec if mode == _Mode.STANDALONE_CLIENT else None,
         session_config=config.session_config,
     )
 
 
-def estimator_train(
-    estimator: Any,
-    train_distributed_fn: Callable[[Any, Any, Sequence[Any]], object],
-    hooks: Sequence[Any],
-) -> Any:
-    """Run `Estimator.train` of a standalone client through the coordinator.
-
-    Args:
-        estimator: Estimator with a train strategy and a remote cluster.
-        train_distributed_fn: Trains one task. It is called with (estimator, strategy,
-            hooks).
-        hooks: Hooks for the chief.
-
-    Returns:
-        The trained estimator of the task that ran.
-
-    Raises:
-        ValueError: If the coordinator mode is not `STANDALONE_CLIENT`, if the cluster
-            has an evaluator, or if the strategy needs one client per task.
-    """
-
-    def train(strategy: Any) -> Any:
-        replica = replica_of(estimator, train=strategy)
-        train_distributed_fn(replica, strategy, _chief_only(hooks))
-        return replica
-
-    strategy = estimator.config.train_distribute
-    return _run_standalone(train, strategy, estimator.config, "Estimator.train")
-
-
-def estimator_evaluate(
-    estimator: Any,
-    evaluate_distributed_fn: Callable[[Any, Any, Sequence[Any]], Any],
-    hooks: Sequence[Any],
-) -> Any:
-    """Run `Estimator.evaluate` of a standalone client through the coordinator.
-
-    The arguments and errors are those of `estimator_train`, for evaluation.
-
-    Returns:
-        The result of `evaluate_distributed_fn` in the task that ran.
-    """
-
-    def evaluate(strategy: Any) -> Any:
-        replica = replica_of(estimator, evaluate=strategy)
-        return evaluate_distributed_fn(replica, strategy, _chief_only(hooks))
-
-    strategy = estimator.config.eval_distribute
-    return _run_standalone(evaluate, strategy, estimator.config, "Estimator.evaluate")
-
-
-def _chief_only(hooks: Sequence[Any]) -> Sequence[Any]:
-    return hooks if _current_context().is_chief else []
-
-
-def _run_standalone(
-    work: Callable[[Any], Any], strategy: Any, config: Any, caller: str
-) -> Any:
-    """Run `work` in each task of a standalone client; `caller` is named in errors."""
-    cluster = multi_worker_util.normalize_cluster_spec(config.cluster_spec)
-    if "evaluator" in cluster.jobs:
-        raise ValueError(
-            "'evaluator' job is not supported if you don't use `train_and_evaluate`"
-        )
-    if config._distribute_coordinator_mode != _Mode.STANDALONE_CLIENT:
-        raise ValueError(
-            "Only `STANDALONE_CLIENT` mode is supported when you call "
-            f"`{caller}`; call `tf.estimator.train_and_evaluate` instead"
-        )
-    if strategy.extended.experimental_between_graph:
-        raise ValueError(
-            f"`{caller}` is not supported for {type(strategy).__name__} with "
-            "`STANDALONE_CLIENT` mode; call `tf.estimator.train_and_evaluate` instead"
-        )
-    return distribute_coordinator.run_distribute_coordinator(
-        work,
-        strategy,
-        mode=_Mode.STANDALONE_CLIENT,
-        cluster_spec=cluster,
-        session_config=config.session_config,
+def estimator_train(*_arguments: Any) -> NoReturn:
+    """Raise a ValueError: under the coordinator, only train_and_evaluate trains."""
+    raise ValueError(
+        "Only `STANDALONE_CLIENT` mode is supported when you call `Estimator.train` "
+        "or `Estimator.evaluate` in a cluster of workers, and it needs TensorFlow "
+        "2.15; call `tf.estimator.train_and_evaluate` instead"
     )
+
+
+estimator_evaluate = estimator_train
 
 
 def replica_of(estimator: Any, train: Any = None, evaluate: Any = None) -> Any:

@@ -29,6 +29,8 @@ _CLAIM_PATH = "/checkpoints"
 _GRACE_SECS = 60
 # The group of the user in the Dockerfile; a test compares the two.
 _GROUP = 1000
+# Fields of a pod that are made for the job itself.
+_OWN_FIELDS = ("containers", "volumes", "restartPolicy")
 _INDEX = "TASK_INDEX"
 # Variables that Kubernetes sets from fields of the pod; a missing field is empty.
 _FIELDS = {
@@ -64,6 +66,8 @@ class KubernetesRenderer:
         claim: Name of an existing claim to use; None to create one.
         fs_group: The group that may write to the volume and that all pods belong to;
             by default the group of the user in the Dockerfile.
+        pod_spec: More fields for the spec of each pod, such as nodeSelector. They
+            replace those of the same name.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class KubernetesRenderer:
         storage_class: str | None = None,
         claim: str | None = None,
         fs_group: int | None = None,
+        pod_spec: dict[str, Any] | None = None,
     ) -> None:
         """Check the options; see the attributes for their meaning.
 
@@ -103,6 +108,7 @@ class KubernetesRenderer:
             raise ConfigError(f"--fs-group is {fs_group}; give the number of a group")
         self.image, self.name, self.claim = image, name, claim
         self.storage, self.storage_class = storage or "10Gi", storage_class
+        self.pod_spec = pod_spec or {}
 
     def render(self, job: Job) -> str:
         """Return the manifests of a job as YAML, for `kubectl apply -f`.
@@ -116,10 +122,10 @@ class KubernetesRenderer:
                     f"a task takes {asked.gpus:g} GPU, and Kubernetes assigns whole "
                     "GPUs only; give a whole number with --gpus-per-worker"
                 )
+        manifests = [self._network_policy(), self._job_set(job)]
         if self.claim is not None:
-            return documents([self._job_set(job)])
-        note = _NOTE.format(name=self.name)
-        return note + documents([self._new_claim(), self._job_set(job)])
+            return documents(manifests)
+        return _NOTE.format(name=self.name) + documents([self._new_claim(), *manifests])
 
     @property
     def _claim_name(self) -> str:
@@ -136,6 +142,23 @@ class KubernetesRenderer:
                 # Trainers and the evaluator may run on several nodes.
                 "accessModes": ["ReadWriteMany"],
                 "resources": {"requests": {"storage": self.storage}},
+            },
+        }
+
+    def _network_policy(self) -> dict[str, Any]:
+        """Return the rule that only the pods of this job connect to each other.
+
+        TensorFlow's servers run code for whoever can reach them.
+        """
+        pods = {"matchLabels": {"jobset.sigs.k8s.io/jobset-name": self.name}}
+        return {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": {"name": self.name},
+            "spec": {
+                "podSelector": pods,
+                "policyTypes": ["Ingress"],
+                "ingress": [{"from": [{"podSelector": pods}]}],
             },
         }
 
@@ -200,6 +223,7 @@ class KubernetesRenderer:
             "volumes": [
                 {"name": "checkpoints", "persistentVolumeClaim": {"claimName": claim}}
             ],
+            **self.pod_spec,
         }
 
     def _container(self, job: Job, task_type: str) -> dict[str, Any]:
@@ -247,6 +271,31 @@ class KubernetesRenderer:
         return json.dumps(content).replace(f'"{_INDEX}"', f"$({_INDEX})")
 
 
+def read_pod_spec(path: str) -> dict[str, Any]:
+    """Return the fields for each pod that a YAML file has.
+
+    Raises:
+        ConfigError: If the file cannot be read, is no mapping, or has a field that is
+            made for the job itself.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            fields = yaml.safe_load(file)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        problem = " ".join(str(error).split())
+        raise ConfigError(f"--pod-spec {path!r} cannot be read: {problem}") from error
+    if not isinstance(fields, dict):
+        raise ConfigError(
+            f"--pod-spec {path!r} is no mapping; give fields of a pod's spec, such as "
+            "'nodeSelector: {pool: train}'"
+        )
+    if own := [name for name in _OWN_FIELDS if name in fields]:
+        raise ConfigError(
+            f"--pod-spec {path!r} has {own[0]}, which is made for the job; leave it out"
+        )
+    return fields
+
+
 def _literal(text: str) -> str:
     """Escape a text for Kubernetes, which replaces $(NAME) by a value and $$ by $."""
     return text.replace("$", "$$")
@@ -264,6 +313,10 @@ def documents(values: Iterable[dict[str, Any] | list[Any]]) -> str:
 
 class _Dumper(yaml.SafeDumper):
     """Quotes each text that a reader of YAML could take for a number or a boolean."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        """Write a value that occurs twice in full each time."""
+        return True
 
     def represent_text(self, text: str) -> yaml.Node:
         """Represent a text, quoted unless it is surely read as one."""

@@ -22,7 +22,7 @@ class FileWorker:
 
     Args:
         what: The files, for the user.
-        say: Receives each line that is for the user.
+        say: Receives each line that is for the user, in any thread.
         answer_secs: How long `ask` waits for an answer.
 
     Attributes:
@@ -40,18 +40,17 @@ class FileWorker:
         self._thread: threading.Thread | None = None
         self._waiting: dict[str, Callable[[], Any]] = {}
         self._running: str | None = None
+        self._asked: set[str] = set()  # the questions whose answers are to be fetched
         self._answers: dict[str, Any] = {}
-        self._late: dict[str, Callable[[], Any]] = {}  # operations that `ask` left
-        self._done = 0
-        self._hung_at: int | None = None  # the count of `_done` when a wait ran out
-        self._seen, self._seen_at = -1, 0.0
-        self._failure, self._told = "", ""
-        self._is_closed = self.is_named = False
+        # Since when the same operation has been seen to run, and whether a wait for it
+        # has run out.
+        self._busy_since: float | None = None
+        self._hangs = self._is_closed = self.is_named = False
+        self._failure = ""
 
     def put(self, question: str, operation: Callable[[], Any]) -> None:
         """Run an operation as soon as possible, without waiting for it."""
         with self._changed:
-            self._answers.pop(question, None)
             self._waiting[question] = operation
             self._changed.notify_all()
             if self._thread is None:
@@ -68,18 +67,17 @@ class FileWorker:
     ) -> Any:
         """Return the answer of an operation, or None if it does not come in time.
 
-        A late answer is that of the next call for the same operation.
+        A late answer is that of the next call for the same question.
 
         While the files hang, only the first call waits, unless `goes_on` is given: then
         the wait lasts as long as that returns True.
         """
-        is_asked_again = self._late.get(question) == operation
-        self._late[question] = operation
-        if not is_asked_again:
+        if question not in self._asked:
+            self._asked.add(question)
             self.put(question, operation)
         if not self.wait(question, goes_on):
             return None
-        del self._late[question]
+        self._asked.discard(question)
         return self._answers.pop(question, None)
 
     def wait(self, question: str, goes_on: Callable[[], bool] | None = None) -> bool:
@@ -92,26 +90,25 @@ class FileWorker:
             if goes_on is not None:
                 while not self._changed.wait_for(is_over, _POLL_SECS) and goes_on():
                     pass
-            elif self._hung_at != self._done:
+            elif not self._hangs:
                 self._changed.wait_for(is_over, self._answer_secs)
-            self._hung_at = None if is_over() else self._done
+            self._hangs = not is_over()
             return is_over()
 
     def check(self, now: float) -> None:
         """Name files that have not answered for long; call this repeatedly."""
-        if self._failure != self._told:
-            self._told = self._failure
-            self._say(f"{self._what}: {self._told}; the job goes on")
-        is_idle = self._running is None and not self._waiting
-        if is_idle or self._done != self._seen:
-            if self.is_named:
-                self._say(f"{self._what}: there is an answer again")
-            self._seen, self._seen_at, self.is_named = self._done, now, False
-        elif now - self._seen_at >= _NAMED_SECS and not self.is_named:
+        with self._changed:
+            since = self._busy_since
+            if since is None and (self._running or self._waiting):
+                self._busy_since = now
+        if since is None and self.is_named:
+            self.is_named = False
+            self._say(f"{self._what}: there is an answer again")
+        elif since is not None and now - since >= _NAMED_SECS and not self.is_named:
             self.is_named = True
             self._say(
-                f"{self._what}: no answer for {now - self._seen_at:.0f} s (is the disk "
-                "frozen, or the file server gone?); the job goes on without"
+                f"{self._what}: no answer for {now - since:.0f} s (is the disk frozen, "
+                "or the file server gone?); the job goes on without"
             )
 
     def close(self) -> None:
@@ -119,7 +116,7 @@ class FileWorker:
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
-        if self._thread is not None and self._hung_at is None:
+        if self._thread is not None and not self._hangs:
             self._thread.join(self._answer_secs)
 
     def _serve(self) -> None:
@@ -133,9 +130,13 @@ class FileWorker:
             answer = None
             try:
                 answer = operation()
-            except Exception as error:  # noqa: BLE001 - told by `check`
-                self._failure = repr(error)
+            except Exception as error:  # noqa: BLE001 - told, once
+                before, self._failure = self._failure, repr(error)
+                if self._failure != before:
+                    self._say(f"{self._what}: {self._failure}; the job goes on")
             with self._changed:
-                self._answers[self._running] = answer
-                self._running, self._done = None, self._done + 1
+                if self._running in self._asked:
+                    self._answers[self._running] = answer
+                self._running = self._busy_since = None
+                self._hangs = False
                 self._changed.notify_all()

@@ -27,9 +27,10 @@ _PART_OF_FREE, _LEAST_BYTES, _MOST_BYTES = 50, 64 << 10, 64 << 20
 _EARLIER = ".1"  # ends the name of the renamed file
 # A program that is removing its folder would fail if a log appeared there meanwhile.
 _REMOVED_SECS = 1.0
-# Characters that wait to be written: from _BEHIND on the disk counts as behind, and
-# from _MAX_WAITING on there is no room for more. A line takes more than its characters.
-_BEHIND, _MAX_WAITING, _PER_LINE = 1 << 20, 8 << 20, 100
+# Characters that wait to be written: from _MANY on they no longer wait for the model
+# directory to be known, and from _MAX_WAITING on there is no room for more. A line
+# takes more than its characters.
+_MANY, _MAX_WAITING, _PER_LINE = 1 << 20, 8 << 20, 100
 # How long the end of a job waits for the last lines to be written.
 _FLUSH_SECS = 15.0
 _EXCERPT_LINES = 20
@@ -224,15 +225,8 @@ class Logs:
         self._added += len(line) + _PER_LINE
         if self._is_open:
             self.worker.put("lines", self._drain)
-        elif size >= _BEHIND:
+        elif size >= _MANY:
             self.open(None)
-
-    def is_behind(self) -> bool:
-        """Return whether so many lines are waiting that callers should pause.
-
-        Nobody should pause for files that have been named as hung.
-        """
-        return self._added - self._taken >= _BEHIND and not self.worker.is_named
 
     def flush(self) -> None:
         """Wait for all lines, for a while; without a folder, use a temporary one."""
@@ -283,37 +277,18 @@ class Logs:
 def excerpt(lines: Sequence[str]) -> tuple[str, ...]:
     """Return those of the last lines of a program that say why it failed.
 
-    That is the last Python traceback with its whole message, shortened in its middle;
-    or the error that this package reported; or the last lines that are not routine
-    output of TensorFlow.
+    That is the last Python traceback, or the error that this package reported, and what
+    follows, shortened in its middle; or else the last five lines. Routine output of
+    TensorFlow is left out everywhere.
     """
-    for index in range(len(lines) - 1, -1, -1):
-        if lines[index].startswith(_OUR_ERROR):
-            return _shorten(_message(lines[index:], has_begun=True))
-        if lines[index] == _TRACEBACK:
-            return _shorten(_message(lines[index:]))
-    telling = [line for line in lines if line.strip() and not _NOISE.match(line)]
+    telling = [line for line in lines if not _NOISE.match(line)]
+    while telling and not telling[-1].strip():
+        telling.pop()
+    for index in range(len(telling) - 1, -1, -1):
+        line = telling[index]
+        if line == _TRACEBACK or line.startswith(_OUR_ERROR):
+            return _shorten(telling[index:])
     return tuple(telling[-5:])
-
-
-def _message(lines: Sequence[str], has_begun: bool = False) -> Sequence[str]:
-    """Return the error that the lines begin with, to the end of its message.
-
-    Routine output may stand between the lines of a traceback, because Python writes
-    them one by one. After the message, it is where the message ends. A message may have
-    blank lines.
-    """
-    found = list(lines[:1])
-    for line in lines[1:]:
-        if not _NOISE.match(line):
-            if line.strip() or has_begun:
-                found.append(line)
-            has_begun = has_begun or (bool(line) and not line.startswith("  "))
-        elif has_begun:
-            break
-    while not found[-1].strip():
-        found.pop()
-    return found
 
 
 def _shorten(lines: Sequence[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The state machine of a task: its phases, and what moves it from one to another.
+"""The state machine of a task, and the state of a job, which has one for each task.
 
 `TRANSITIONS` is the whole table; docs/life_of_a_task.md draws it. Only the methods of
 `TaskState` change a phase. `policies` decides when, and `supervisor` executes it.
@@ -9,10 +9,12 @@ from __future__ import annotations
 import dataclasses
 import enum
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from estimator_runtime.config.role import TaskType
+from estimator_runtime.launch.job import Job
+from estimator_runtime.launch.supervisor.actions import Fail
 from estimator_runtime.launch.supervisor.restart_policy import Budget, Failure
 from estimator_runtime.launch.task import Run, Task
 
@@ -54,6 +56,8 @@ ALIVE = (
     TaskPhase.STOPPING,
     TaskPhase.KILLED,
 )
+# The phases of a trainer that the job does not need any more.
+NOT_NEEDED = (TaskPhase.SUCCEEDED, TaskPhase.RELEASED)
 TRANSITIONS: Mapping[tuple[TaskPhase, Cause], TaskPhase] = {
     (TaskPhase.WAITING, Cause.START): TaskPhase.STARTING,
     (TaskPhase.STARTING, Cause.SIGN_OF_LIFE): TaskPhase.RUNNING,
@@ -286,3 +290,90 @@ class TaskState:
         if failure.error_name and status:
             return f"ended with {failure.error_name} (exit status {status})"
         return f"ended with exit status {status}"
+
+
+@dataclasses.dataclass
+class JobState:
+    """What the policies decide by: the state of each task, and of the job as a whole.
+
+    Attributes:
+        job: The job.
+        tasks: The state of each task, in the order in which they are started.
+        needs_addresses: Whether all tasks are about to get new addresses, which an
+            evaluator has to be told too. So it is before the first start.
+        model_dir: The model directory, or None if no task has reported it.
+        ending: Why the job has to stop, or None while it goes on.
+        is_hurried: Whether it has to stop at once.
+        trained_at: When all trainers were found to have ended well, or None.
+        missing: What the last checkpoint lacks, or None.
+        completed_at: When the last checkpoint was found as well, or None.
+        unevaluated: The evaluator that was given up and the reason, or None.
+    """
+
+    job: Job
+    tasks: Mapping[Task, TaskState]
+    needs_addresses: bool = True
+    model_dir: str | None = None
+    ending: Fail | None = None
+    is_hurried: bool = False
+    trained_at: float | None = None
+    missing: str | None = None
+    completed_at: float | None = None
+    unevaluated: tuple[Task, str] | None = None
+
+    @property
+    def trainers(self) -> Sequence[TaskState]:
+        """The tasks that train; the first one is the leader."""
+        return [self.tasks[task] for task in self.job.trainers]
+
+    @property
+    def leader(self) -> TaskState:
+        """The task that saves the checkpoints."""
+        return self.tasks[self.job.trainers[0]]
+
+    @property
+    def alive(self) -> Sequence[TaskState]:
+        """The tasks whose process runs."""
+        return [state for state in self.tasks.values() if state.is_alive]
+
+    @property
+    def has_trained(self) -> bool:
+        """Whether all trainers have ended well, or are not needed any more."""
+        return all(state.phase in NOT_NEEDED for state in self.trainers)
+
+    @property
+    def is_led_to_the_end(self) -> bool:
+        """Whether the leader has succeeded, and has reported the end of its training.
+
+        If it has succeeded without that report, the program had other work to do.
+        """
+        leader = self.leader
+        return leader.phase is TaskPhase.SUCCEEDED and "trained" in leader.report
+
+    @property
+    def leads_steps(self) -> bool:
+        """Whether the leader applies the gradients of all trainers."""
+        return "synchronous" in self.leader.report
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the outcome is known, and no task runs."""
+        # In most cases the first task answers this, which counts at every event.
+        if any(state.is_alive for state in self.tasks.values()):
+            return False
+        waits = any(it.phase is TaskPhase.WAITING for it in self.tasks.values())
+        return self.ending is not None or (self.completed_at is not None and not waits)
+
+    def gang(self, state: TaskState) -> Sequence[TaskState]:
+        """Return the tasks that are restarted together with a task, and the task."""
+        # A new address of one task changes the TF_CONFIG of all tasks.
+        if state.last.is_displaced or self.needs_addresses:
+            return [it for it in self.tasks.values() if not it.is_released]
+        is_in_gang = self.job.is_gang and state.task in self.job.trainers
+        return self.trainers if is_in_gang else [state]
+
+    def restarts_with_gang(self, state: TaskState) -> bool:
+        """Return whether a task that has ended is restarted because others are."""
+        is_in_gang = self.job.is_gang and state.task in self.job.trainers
+        waits = any(it.phase is TaskPhase.WAITING for it in self.trainers)
+        return self.needs_addresses or (is_in_gang and waits)

@@ -49,8 +49,6 @@ class Record:
         files: The thread of the model directory.
         model_dir: The model directory, or None until a task has reported it. If the
             program trains several models, this is the directory of the last one.
-        is_remote: Whether the model directory is in a file system that only TensorFlow
-            can read. Its checkpoints are then not known here.
         restarts: The number of restarts.
     """
 
@@ -67,7 +65,6 @@ class Record:
         self._named: collections.deque[tuple[Run, dict[str, Any]]] = collections.deque()
         self._problem: str | None = None
         self.model_dir: str | None = None
-        self.is_remote = False
         self.restarts = 0
         self._saved_step: int | None = None
         # When the folder was changed that `_saved_step` was read from.
@@ -77,7 +74,8 @@ class Record:
         """Record the folders that a report of a run names, if it names any."""
         if "model_dir" in report or "checkpoint_dir" in report:
             self._named.append((run, report))
-            self.files.ask("folders", self._take_folders)
+            self.files.put("folders", self._take_folders)
+            self.files.wait("folders")
 
     def problem(self) -> str | None:
         """Return why the job cannot go on, or None if no reason is known."""
@@ -170,14 +168,14 @@ class Record:
         Returns:
             The reason why the job cannot go on, or None if it can.
         """
-        path, is_remote = _resolve(path)
+        path = _resolve(path)
         place = self._training.get(run, -1)
         if place >= 0 and self._model_dirs[place] == path:
             return None  # the run goes on training the same model
         self._training[run] = place = place + 1
         if place == len(self._model_dirs):
             self._model_dirs.append(path)
-            self.model_dir, self.is_remote = path, is_remote
+            self.model_dir = path
             return None if place else self._open_logs()
         if path == self._model_dirs[place]:
             return None
@@ -194,17 +192,17 @@ class Record:
         one. A session that the program creates itself may save anywhere, so the folders
         of other tasks are ignored.
         """
-        path, is_remote = _resolve(path)
-        is_there = is_remote or os.path.isdir(path)
+        path = _resolve(path)
+        is_there = not is_local(path) or os.path.isdir(path)
         is_leader = task == self._job.trainers[0]
         if not is_leader or self.model_dir is not None or not is_there:
             return None
-        self.model_dir, self.is_remote = path, is_remote
+        self.model_dir = path
         return self._open_logs()
 
     def _open_logs(self) -> str | None:
         """Put the logs into the model directory, unless they belong elsewhere."""
-        if self.is_remote or self.model_dir is None:
+        if self.model_dir is None or not is_local(self.model_dir):
             self.logs.open(None)
             return None
         folder = os.path.join(self.model_dir, "logs")
@@ -219,7 +217,7 @@ class Record:
     def _newest(self) -> Newest:
         if self.model_dir is None:
             return Newest(unknown="as no task has said where it saves them")
-        if self.is_remote:
+        if not is_local(self.model_dir):
             return Newest(unknown=f"as only TensorFlow reads {self.model_dir}")
         try:
             found, _, _ = recovery.plan(self.model_dir)
@@ -232,7 +230,7 @@ class Record:
 
     def _read_saved_step(self) -> None:
         folder = self.model_dir
-        if folder is None or self.is_remote:
+        if folder is None or not is_local(folder):
             return
         with contextlib.suppress(OSError):  # it does not exist yet
             changed_at = folder, os.stat(folder).st_mtime_ns
@@ -260,7 +258,7 @@ class Record:
         saved = step_of(path)
         if saved is None or saved >= reached:
             return None
-        if any(_resolve(each)[0] != self.model_dir for each in folders):
+        if any(_resolve(each) != self.model_dir for each in folders):
             return None  # the program has trained another model there
         # The name may be older than the values: a worker may have trained on meanwhile.
         with contextlib.suppress(OSError, TableError):
@@ -271,7 +269,6 @@ class Record:
         return f"lost: what was trained {steps}, is in no checkpoint"
 
 
-def _resolve(path: str) -> tuple[str, bool]:
-    """Return the absolute path of a model directory, and whether it is remote."""
-    is_remote = not is_local(path)
-    return path.rstrip("/") if is_remote else os.path.realpath(path), is_remote
+def _resolve(path: str) -> str:
+    """Return the absolute path of a model directory; a URL is only normalized."""
+    return os.path.realpath(path) if is_local(path) else path.rstrip("/")

@@ -16,17 +16,17 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.errors import LaunchError
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.outcome import EVALUATION_FAILED, Outcome
-from estimator_runtime.launch.supervisor import policies
+from estimator_runtime.launch.supervisor import actions, policies, stop_policies
+from estimator_runtime.launch.supervisor.actions import Action, Fail
 from estimator_runtime.launch.supervisor.file_worker import FileWorker
 from estimator_runtime.launch.supervisor.log import START_MARK
-from estimator_runtime.launch.supervisor.machine import TaskState
-from estimator_runtime.launch.supervisor.policies import Action, Fail, JobState
+from estimator_runtime.launch.supervisor.machine import JobState, TaskState
 from estimator_runtime.launch.supervisor.record import Record
 from estimator_runtime.launch.supervisor.restart_policy import Budget
-from estimator_runtime.launch.supervisor.starter import TaskStarter
 from estimator_runtime.launch.supervisor.status import Status
 from estimator_runtime.launch.task import (
     Ended,
@@ -79,40 +79,25 @@ class Supervisor:
         self._console = screen.console
         self._state = JobState(job, _initial(job))
         self._record = Record(job, self._console.say)
-        self._starter = TaskStarter(job, tasks)
+        self._cluster = Cluster()
         self._metrics = JobMetrics.of(job, os.environ)
         self._metrics_file = FileWorker("the file of --metrics", self._console.say)
         self._status = Status(self._state, self._record)
-        self._events = Events(
-            lambda: self._console.is_behind() or self._record.logs.is_behind()
-        )
+        self._events = Events()
         screen.open([str(task) for task in job.tasks])
         # Requests to cancel, each an exit status and a reason; other threads append.
         self._requests: collections.deque[tuple[int, str]] = collections.deque()
         self._said: set[object] = set()  # the keys of lines that are told only once
         self._last_tick = clock()
-        self._has_ended: bool | None = None  # and whether well
 
-    @property
-    def state(self) -> str:
-        """One of "starting", "running", "stopping", "succeeded" and "failed"."""
-        if self._has_ended is not None:
-            return "succeeded" if self._has_ended else "failed"
-        if self._state.ending is not None:
-            return "stopping"
-        has_begun = any(it.last.run.attempt >= 0 for it in self._state.tasks.values())
-        return "running" if has_begun else "starting"
-
-    @property
     def model_dir(self) -> str | None:
-        """The model directory; None until a task has reported it."""
+        """Return the model directory; None until a task has reported it."""
         return self._record.model_dir
 
-    def cancel(self, exit_status: int, reason: str) -> None:
-        """Stop the job in an orderly way; a second call kills all tasks at once.
-
-        Any thread may call this method. The outcome has this exit status and reason.
-        """
+    def cancel(
+        self, exit_status: int = 1, reason: str = "the job was cancelled"
+    ) -> None:
+        """Stop the job, from any thread; see `JobHandle.cancel`."""
         self._requests.append((exit_status, reason))
 
     def run(self) -> Outcome:
@@ -121,19 +106,15 @@ class Supervisor:
         Raises:
             LaunchError: If no task can be started.
         """
-        self._has_ended = None
         try:
-            self._tasks.open(self._events, lambda: bool(self._requests))
+            self._fail_for(self._record.problem())  # of the log folder
+            if self._state.ending is None:
+                self._tasks.open(self._events, lambda: bool(self._requests))
             # Starts the tasks that are due, unless the job has been cancelled by now.
             self._tick(self._clock())
             while not self._state.is_over:
                 self._step()
-            outcome = self._conclude()
-            self._has_ended = not outcome.exit_status
-            return outcome
-        except BaseException:
-            self._has_ended = False
-            raise
+            return self._conclude()
         finally:
             # Callbacks run from the last to the first, even if one of them fails.
             with contextlib.ExitStack() as closing:
@@ -162,9 +143,8 @@ class Supervisor:
             self._handle_loss(event.reason)
             return
         if isinstance(event, Refused):
-            # The leader can save what has been trained before its folder was refused.
-            lets_save = event.is_late and self._state.leader.is_alive
-            self._fail(Fail(event.reason, lets_save=lets_save))
+            # The leader may have trained before its folder was refused, in a restart.
+            self._fail(Fail(event.reason, lets_save=self._state.leader.is_alive))
             return
         state = self._state.tasks[event.run.task]
         if isinstance(event, Output):
@@ -233,7 +213,7 @@ class Supervisor:
             if self._state.ending is None:
                 self._execute(policy(self._state, now))
         if self._state.ending is not None:
-            for policy in policies.IN_STOP:
+            for policy in stop_policies.IN_STOP:
                 self._execute(policy(self._state, now))
 
     def _look_for_last_checkpoint(self, now: float) -> None:
@@ -242,15 +222,7 @@ class Supervisor:
         if job.ending or job.completed_at is not None or not job.has_trained:
             return
         job.trained_at = now if job.trained_at is None else job.trained_at
-        newest = self._record.newest()
-        if newest is None:
-            job.answers_since = None
-        elif job.answers_since is None:
-            job.answers_since = now
-        is_unknown = newest is not None and newest.unknown is not None
-        step = None if newest is None else newest.step
-        missing = policies.missing_in(job, step, is_hung=newest is None)
-        job.missing = None if is_unknown else missing
+        job.missing = policies.missing_in(job, self._record.newest())
         if job.missing is None:
             job.completed_at = now
 
@@ -301,15 +273,15 @@ class Supervisor:
 
     # Actions.
 
-    def _execute(self, actions: Iterable[Action]) -> None:
+    def _execute(self, found: Iterable[Action]) -> None:
         # A policy decides by one and the same state, so it has to end first.
-        for action in list(actions):
+        for action in list(found):
             match action:
-                case policies.Say():
+                case actions.Say():
                     self._say(action)
                 case Fail():
                     self._fail(action)
-                case policies.Start():
+                case actions.Start():
                     self._start(action)
                 case _:
                     self._execute_for(self._state.tasks[action.task], action)
@@ -317,28 +289,28 @@ class Supervisor:
     def _execute_for(self, state: TaskState, action: Action) -> None:
         now = self._clock()
         match action:
-            case policies.Restart():
+            case actions.Restart():
                 self._restart(state, action)
-            case policies.Terminate():
+            case actions.Terminate():
                 state.stop(now, action.grace_secs)
                 if action.is_signalled:
                     self._tasks.signal(state.last.run, signal.SIGTERM)
-            case policies.Kill():
+            case actions.Kill():
                 state.kill(now, action.cause)
                 self._tasks.signal(state.last.run, signal.SIGKILL)
-            case policies.GiveUp():
+            case actions.GiveUp():
                 run, status = state.last.run, -int(signal.SIGKILL)
                 cause = "did not end after SIGKILL"
                 self._events.put(Ended(run=run, status=status, cause=cause))
-            case policies.Release():
+            case actions.Release():
                 state.release()
                 if action.reason is not None:
                     self._state.unevaluated = state.task, action.reason
 
-    def _say(self, action: policies.Say) -> None:
+    def _say(self, action: actions.Say) -> None:
         if action.key is None or action.key not in self._said:
             self._said.add(action.key)
-            self._console.say(action.line, level=action.level)
+            self._console.say(action.line)
 
     def _fail_for(self, problem: str | None) -> None:
         if problem is not None:
@@ -348,23 +320,26 @@ class Supervisor:
         """Stop the job, unless it is stopping already."""
         if self._state.ending is None:
             self._state.ending = action
-            self._events.is_hurried = True
-            self._execute(policies.stop_in_order(self._state, self._clock()))
+            self._execute(stop_policies.stop_in_order(self._state, self._clock()))
 
-    def _start(self, action: policies.Start) -> None:
-        try:
-            if self._state.needs_addresses and not self._starter.place():
+    def _start(self, action: actions.Start) -> None:
+        job = self._state.job
+        if self._state.needs_addresses:
+            try:
+                cluster = self._tasks.place(job.addressed)
+            except LaunchError as error:
+                self._fail(Fail(str(error)))
                 return
-        except LaunchError as error:
-            self._fail(Fail(str(error)))
-            return
-        self._state.needs_addresses = False
+            if cluster is None:  # it is too early for that
+                return
+            self._cluster, self._state.needs_addresses = cluster, False
         for task in action.tasks:
             self._record.logs.of[task].start_run()
-        states = [self._state.tasks[task] for task in action.tasks]
-        self._starter.start(states, self._clock())
+        for task in action.tasks:
+            run = self._state.tasks[task].start(self._clock())
+            self._tasks.start(run, job.environ_of(task, self._cluster))
 
-    def _restart(self, state: TaskState, action: policies.Restart) -> None:
+    def _restart(self, state: TaskState, action: actions.Restart) -> None:
         if action.is_charged:
             state.budget.spend(state.failure)
             self._record.restarts += 1

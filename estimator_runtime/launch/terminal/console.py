@@ -22,9 +22,9 @@ _OURS = "launcher"
 _COLUMNS, _ROWS = 80, 24
 # How long to wait for the reader of the last lines.
 _FLUSH_SECS = 5.0
-# Characters that wait to be written: from _BEHIND on the reader counts as behind, and
-# from _MAX_WAITING on lines are left out.
-_BEHIND, _MAX_WAITING = 1 << 20, 8 << 20
+# Characters that wait to be written: from _MAX_WAITING on lines are left out, until
+# there are fewer than _FEW.
+_FEW, _MAX_WAITING = 1 << 20, 8 << 20
 _LEFT_OUT = "... lines left out here: they were not read in time ...\n"
 _RETRY_SECS = 0.05
 
@@ -46,8 +46,6 @@ class Console:
         is_terminal: Whether status rows can be shown below the lines.
         as_json: Whether lines are JSON objects; then there are no status rows.
         can_unicode: Whether status rows may contain characters outside ASCII.
-        pinned: Lines that stay in view with the status rows, such as the address of
-            TensorBoard.
     """
 
     def __init__(
@@ -69,7 +67,6 @@ class Console:
         self._writers = _writers_of(streams)
         self._colours: dict[str, int] = {}
         self._rows: list[str] = []
-        self.pinned: list[str] = []
         self._lock = threading.Lock()
         self.width = len(_OURS)
 
@@ -109,11 +106,6 @@ class Console:
         text = line if self.as_json else terminal.printable(line)
         self.write(_OURS, text, level=level)
 
-    def pin(self, line: str) -> None:
-        """Write one line of the launcher, and keep it in view with the status rows."""
-        self.pinned.append(line)
-        self.say(line)
-
     def conclude(self, verdict: str, is_failure: bool) -> None:
         """Write the last lines of a job, and wait a while until they are read."""
         if self.as_json:
@@ -121,10 +113,6 @@ class Console:
         else:
             self._put(self._stderr, f"estimator-runtime: {verdict}\n")
         self.flush()
-
-    def is_behind(self) -> bool:
-        """Return whether so much output is waiting that callers should pause."""
-        return any(each.waiting >= _BEHIND for each in self._writers.values())
 
     def flush(self, timeout_secs: float = _FLUSH_SECS) -> None:
         """Wait until everything is written; leave out what is not read in time."""
@@ -230,7 +218,7 @@ class _Writer:
         """Write a text; if too much is waiting it is left out, and a line says so."""
         with self._changed:
             self._leaves_out = self._leaves_out or self.waiting >= _MAX_WAITING
-            if self._leaves_out and self.waiting >= _BEHIND:
+            if self._leaves_out and self.waiting >= _FEW:
                 return
             if self._leaves_out:
                 self._leaves_out = False

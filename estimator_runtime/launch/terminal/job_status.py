@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -92,28 +91,6 @@ class JobStatus:
     def as_dict(self) -> dict[str, Any]:
         """Return all fields as values that JSON can represent."""
         return dataclasses.asdict(self)
-
-    @property
-    def log_dir(self) -> str | None:
-        """The folder of the logs, or None if there is none yet."""
-        logs = (os.path.dirname(task.log) for task in self.tasks if task.log)
-        return next(logs, None)
-
-    @property
-    def is_trained(self) -> bool:
-        """Whether the training has reached its last step."""
-        return is_reached(self.step, self.last_step)
-
-    @property
-    def awaited(self) -> tuple[str, ...]:
-        """The tasks that a training which has reached its last step waits for."""
-        if not self.is_trained:
-            return ()
-        return tuple(
-            task.name
-            for task in self.tasks
-            if task.state != "done" and not task.name.startswith("ps ")
-        )
 
     @property
     def loss(self) -> float | None:

@@ -44,12 +44,7 @@ class LevelFilter:
 
     Args:
         lowest: The lowest level that is shown; see `LEVELS`.
-
-    Attributes:
-        hidden: The lowest level of a line that was hidden, or None.
     """
-
-    hidden: str | None = None
 
     def __init__(self, lowest: str) -> None:
         self._lowest = LEVELS.index(lowest)
@@ -62,10 +57,8 @@ class LevelFilter:
         if level is None:
             is_hidden = self._continues(line)
         else:
-            is_hidden, self._lines, self._open = False, 0, 0
-            if LEVELS.index(level) < self._lowest:
-                is_hidden = True
-                self.hidden = min(level, self.hidden or level, key=LEVELS.index)
+            self._lines = self._open = 0
+            is_hidden = LEVELS.index(level) < self._lowest
         self._last = line
         self._lines = self._lines + 1 if is_hidden else 0
         self._open += line.count("{") - line.count("}")

@@ -94,10 +94,6 @@ class Screen:
             return
         self.console.write(str(task), line, is_error)
 
-    def write_of_fork_server(self, line: str) -> None:
-        """Show a line of the fork server; any thread may call this method."""
-        self.console.say(line)
-
     def show(self, seen: JobStatus, now: float) -> None:
         """Show the progress of the job; call this once a second."""
         self._warning_count = seen.hidden_warnings
@@ -113,10 +109,8 @@ class Screen:
             console.status([("", line(seen))])
         else:
             rows = [(task.name, describe(task)) for task in seen.tasks]
-            about = places(seen, console.pinned)
-            more = [("launcher", about)] if about else []
             bar = total(seen, console.columns, console.can_unicode)
-            console.status([*rows, *more, ("total", bar)])
+            console.status([*rows, ("total", bar)])
 
     def close(self) -> None:
         """Leave the last status rows, and report how many lines were left out."""
@@ -125,11 +119,9 @@ class Screen:
             self.console.say(log_filter.summary(self._warning_count))
         if self._below_count:
             noun = "line is" if self._below_count == 1 else "lines are"
-            hidden = (each.hidden for each in self._levels.values())
-            lowest = min(filter(None, hidden), key=levels.LEVELS.index)
             self.console.say(
                 f"{self._below_count} {noun} only in the logs of the tasks; "
-                f"--log-level {lowest} shows them here"
+                f"--log-level {levels.LEVELS[0]} shows them here"
             )
 
 
@@ -147,9 +139,7 @@ def line(seen: JobStatus, has_rows: bool = False) -> str:
     of = "" if seen.last_step is None else f" of {seen.last_step}"
     saved = "none" if seen.saved_step is None else seen.saved_step
     parts = [f"step {_trained(seen)}{of}", f"checkpoint {saved}"]
-    if seen.awaited:
-        parts.append(f"waiting for {', '.join(seen.awaited)}")
-    elif seen.rate is not None:
+    if seen.rate is not None:
         rates = [f"{it.name} {it.rate:.1f}" for it in seen.tasks if it.rate is not None]
         each = f" ({', '.join(rates)})" if rates and not has_rows else ""
         parts.append(f"{seen.rate:.1f} steps/s{each}")
@@ -196,12 +186,6 @@ def total(seen: JobStatus, columns: int, can_unicode: bool) -> str:
         return text
     bar = ("█" if can_unicode else "#") * int(share * width)
     return f"{percentage}{bar:<{width}}| {text}"
-
-
-def places(seen: JobStatus, pinned: Sequence[str]) -> str:
-    """Return where else the user finds something about the job, as one line."""
-    logs = [] if seen.log_dir is None else [f"logs: {seen.log_dir}"]
-    return ", ".join([*pinned, *logs])
 
 
 def _trained(seen: JobStatus) -> int:

@@ -11,14 +11,12 @@ Any other hook has to see every step, even a subclass or one with a timer of the
 program's own. If there is one, all hooks see every step. A hook that only initializes
 does not count, because it has nothing to see.
 
-A sequence of such steps is an idle stretch. It belongs to one thread. A call of another
-thread, which the hooks see, ends it. If a step of the stretch is under way then, the
-hooks see that step too when it is done.
+A sequence of such steps is an idle stretch. There is none once a second thread has
+called the session. The step that is under way then is one that the hooks only count.
 """
 
 import math
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -56,7 +54,6 @@ class IdleHooks:
         self._made_for: Any = None  # the plan, and the key of the fetches of `results`
         self._steps = self._passed = self._trained = 0
         self._deadline = math.inf
-        self._thread: int | None = None
         self._global_step: Any = None
         self._places: tuple[int, ...] = ()
         self._early_places: tuple[int, ...] = ()
@@ -96,17 +93,17 @@ class IdleHooks:
             self._made_for = plan, key
             self.results = plan.results_of(fetches)
         self.plan = plan
-        self._thread = threading.get_ident()
         self._global_step = global_step
         self._steps = sys.maxsize if due is None else due - 1
         self._passed, self._trained = 0, trained
         self._deadline = min(map(_deadline, self._hooks))
 
-    def covers(self, fetches: Any) -> bool:
-        """Return whether the next step, which asks for `fetches`, is in the stretch."""
-        if not self._is_here() or self._passed >= self._steps:
-            return False
-        return key_of(fetches) == self._made_for[1]
+    def plan_for(self, fetches: Any) -> Plan | None:
+        """Return the plan of the next step if it asks for `fetches`; else None."""
+        plan = self.plan
+        if plan is None or not self.is_possible or self._passed >= self._steps:
+            return None
+        return plan if key_of(fetches) == self._made_for[1] else None
 
     @property
     def left(self) -> int:
@@ -120,7 +117,7 @@ class IdleHooks:
 
     def count(self, steps: int) -> None:
         """Count steps whose values need no check."""
-        if self._is_here():
+        if self.plan is not None:
             self._trained += steps
             self._passed += steps
         else:  # a call of another thread has ended the stretch while they ran
@@ -135,8 +132,9 @@ class IdleHooks:
             raw: Raw values of the plan. Those of the global step that need no op of the
                 step become its value from before the step.
         """
-        if not self._is_here():
-            return False  # a call of another thread has ended the idle stretch
+        if self.plan is None:  # a call of another thread has ended the idle stretch
+            hook_schedule.skip(self._hooks, 1)
+            return True
         trained = self._trained + 1
         for place in self._places:
             # The kernel that reads it may run before or after the one that adds.
@@ -152,10 +150,6 @@ class IdleHooks:
         self._trained = trained
         self._passed += 1
         return True
-
-    def _is_here(self) -> bool:
-        """Return whether there is a stretch that belongs to the calling thread."""
-        return self.plan is not None and self._thread == threading.get_ident()
 
     def interrupt(self) -> None:
         """End the idle stretch, if there is one, for a step that the hooks will see."""

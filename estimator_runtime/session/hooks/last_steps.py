@@ -23,6 +23,7 @@ _POLL_SECS, _OFTEN_SECS, _LATER_POLL_SECS = 0.2, 1.0, 2.0
 # A trainer that is silent for so long is gone, with its machine or its network.
 _GONE_SECS = 15.0
 _WAIT_NAMED_AFTER_SECS = 5.0
+_TRAINS, _HAS_TRAINED = "trains", "has trained"
 
 
 def last_steps(
@@ -40,13 +41,25 @@ def last_steps(
     if not (workers and task.cluster.get(TaskType.PS)):
         return []
     own = f"{task.task_type} {task.task_index}"
+    chiefs = peers.tasks(task.cluster, (TaskType.CHIEF, TaskType.MASTER)) or workers
+    chief = next(iter(chiefs))
     workers.pop(own, None)
     awaited = workers if is_chief and checkpoint_dir else {}
-    return [LastStepsHook(own, awaited, task.cluster, config)]
+    return [LastStepsHook(own, chief, awaited, task.cluster, config)]
 
 
 def _note_of(trainer: str) -> str:
-    return f"estimator_runtime_ended_{trainer.replace(' ', '_')}"
+    return f"estimator_runtime_training_of_{trainer.replace(' ', '_')}"
+
+
+def _training_in(note: str | None) -> int:
+    """Return the number of the training that a trainer is in, or begins next.
+
+    Args:
+        note: Its note, such as "1 trains"; None if it has not left one.
+    """
+    number, _, state = (note or f"0 {_HAS_TRAINED}").partition(" ")
+    return int(number) + (state == _HAS_TRAINED)
 
 
 class LastStepsHook(tf.compat.v1.train.SessionRunHook):
@@ -58,10 +71,17 @@ class LastStepsHook(tf.compat.v1.train.SessionRunHook):
     does not wait for a worker that is not there, or has been silent for a while, nor
     once it is told to stop. A ps that does not answer ends the wait.
 
+    A program may train several times, while the ps lives on. So a note has the number
+    of the training, such as "1 trains" and then "1 has trained". Only a trainer itself
+    changes its note: one that is restarted goes on with the number that it finds, and
+    in the next training with the next one. A worker that has missed a training takes
+    the number of the chief.
+
     The `end` of this hook has to run before that of the hooks that save.
 
     Args:
         own: The name of this task, such as "worker 0".
+        chief: The name of the chief.
         awaited: The trainers to wait for, name to address; empty unless in a chief.
         cluster: Job name to addresses, with at least one ps.
         config: The ConfigProto of the training's session, or None.
@@ -75,28 +95,26 @@ class LastStepsHook(tf.compat.v1.train.SessionRunHook):
     def __init__(
         self,
         own: str,
+        chief: str,
         awaited: Mapping[str, str],
         cluster: Mapping[str, Sequence[str]],
         config: tf.compat.v1.ConfigProto | None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        self._own, self._awaited = own, awaited
+        self._own, self._chief, self._awaited = own, chief, awaited
         self._on_ps = functools.partial(ps_notes.at_first_ps, cluster, config, _PS_SECS)
         self._limit_secs = waits.last_steps_secs()
         self._clock, self._sleep = clock, sleep
-        self._old_notes = {own, *awaited}  # those of an earlier training
+        self._number = 0  # of this training; 0 while it is unknown
         self._heard: dict[str, float] = {}  # trainer to when it answered last
 
     def after_create_session(
         self, session: tf.compat.v1.Session, coord: tf.train.Coordinator
     ) -> None:
-        """Remove the notes of an earlier training."""
+        """Note that this task trains."""
         try:
-            with self._on_ps() as notes:
-                for name in self._old_notes:
-                    notes.remove(_note_of(name))
-            self._old_notes = {self._own}
+            self._leave_note(_TRAINS)
         except tf.errors.OpError as error:
             _logger.warning("the first ps takes no notes: %s", error)
 
@@ -109,15 +127,24 @@ class LastStepsHook(tf.compat.v1.train.SessionRunHook):
             return
         reporting.expect_no_steps()
         try:
-            with self._on_ps() as notes:
-                notes.write(_note_of(self._own), "ended")
+            if not self._number:  # the ps took no note at the start
+                self._leave_note(_TRAINS)
             self._wait()
+            # After the wait: a chief that is killed in it has not trained yet.
+            self._leave_note(_HAS_TRAINED)
         except tf.errors.OpError as error:
             _logger.warning(
                 "the first ps does not say which tasks still train; the last "
                 "checkpoint may not have all their steps: %s",
                 error,
             )
+
+    def _leave_note(self, state: str) -> None:
+        with self._on_ps() as notes:
+            if not self._number:
+                found = notes.read(*{_note_of(self._own), _note_of(self._chief)})
+                self._number = max(map(_training_in, found.values()), default=1)
+            notes.write(_note_of(self._own), f"{self._number} {state}")
 
     def _wait(self) -> None:
         start, is_named = self._clock(), False
@@ -145,13 +172,15 @@ class LastStepsHook(tf.compat.v1.train.SessionRunHook):
             self._sleep(_POLL_SECS if waited < _OFTEN_SECS else _LATER_POLL_SECS)
 
     def _training(self) -> list[str]:
-        """Return the awaited trainers that are there and have not left their note."""
+        """Return the awaited trainers that are there and have not ended theirs."""
         there = self._there()
         if not there:
             return []
         with self._on_ps() as notes:
-            ended = notes.read(*map(_note_of, there))
-        return [name for name in there if _note_of(name) not in ended]
+            found = notes.read(*map(_note_of, there))
+        return [
+            n for n in there if _training_in(found.get(_note_of(n))) <= self._number
+        ]
 
     def _there(self) -> list[str]:
         """Return the awaited trainers that run, without those that are gone."""

@@ -157,14 +157,8 @@ def _task_rate(settings: SessionSettings) -> list[_Hook]:
     A chief has one only if other tasks train too.
     """
     every_n_steps = settings.log_step_count_steps
-    if not is_on(every_n_steps):
+    cluster = peers.this_task().cluster if settings.master else {}
+    is_alone = len(peers.tasks(cluster, _TRAINERS)) < 2
+    if not is_on(every_n_steps) or (settings.is_chief and is_alone):
         return []
-    folder = settings.summary_folder
-    task = peers.this_task() if settings.master else None
-    if not settings.is_chief:
-        # Not the chief's folder: TensorBoard would show two writers as one run.
-        run = f"{task.task_type}-{task.task_index}" if task and task.task_type else None
-        return [TaskRateHook(every_n_steps, folder if run else None, run)]
-    if task is None or len(peers.tasks(task.cluster, _TRAINERS)) < 2:
-        return []
-    return [TaskRateHook(every_n_steps, folder)]
+    return [TaskRateHook(every_n_steps)]

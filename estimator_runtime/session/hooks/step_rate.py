@@ -1,9 +1,8 @@
 """Hooks that log steps/sec, and examples/sec if the graph has a known batch size."""
 
 import logging
-import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -11,10 +10,6 @@ from tensorflow.core.framework.summary_pb2 import Summary
 
 _logger = logging.getLogger("tensorflow")  # TensorFlow logs its own step rate there
 _EXAMPLES_PER_SEC = "examples/sec"  # TensorFlow's name for it, in ExamplesPerSecondHook
-# The names above are for the rate of all tasks together. These have to differ, because
-# TensorBoard shows one chart for each name, with all runs that have it.
-_OWN_STEPS_PER_SEC = "task/steps_per_sec"
-_OWN_EXAMPLES_PER_SEC = "task/examples_per_sec"
 
 
 class StepRateHook(tf.compat.v1.train.StepCounterHook):
@@ -79,41 +74,26 @@ class StepRateHook(tf.compat.v1.train.StepCounterHook):
 
 
 class TaskRateHook(tf.compat.v1.train.SessionRunHook):
-    """Logs and summarizes the step rate of one task; StepRateHook covers all tasks.
-
-    A task other than the chief writes to its own subfolder of the summary folder, once
-    that folder exists. If the tasks share no file system, it never exists, and no
-    folder is created. If the folder cannot be written to, the hook logs that once.
+    """Logs the step rate of one task; StepRateHook covers all tasks.
 
     Args:
         every_n_steps: Steps of this task between two log lines.
-        summary_dir: Folder of the training's summaries; None to write log lines only.
-        run: Name of the subfolder, such as "worker-0"; None for the chief, which
-            writes to `summary_dir` itself.
         clock: Returns the time in seconds.
     """
 
     def __init__(
         self,
         every_n_steps: float,
-        summary_dir: Any = None,
-        run: str | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._every_n_steps = every_n_steps
-        self._summary_dir, self._is_chief = summary_dir, run is None
-        # Spelled as the chief spells it: TensorFlow has one writer for each spelling.
-        self._folder = summary_dir
-        if summary_dir is not None and run is not None:
-            self._folder = os.path.join(summary_dir, run)
         self._clock = clock
         self._steps = 0
         self._start: float | None = None
 
     def begin(self) -> None:
-        """Find the batch size and the global step."""
+        """Find the batch size."""
         self._batch_size = batch_size(tf.compat.v1.get_default_graph())
-        self._global_step = tf.compat.v1.train.get_global_step()
 
     def after_run(
         self,
@@ -131,28 +111,8 @@ class TaskRateHook(tf.compat.v1.train.SessionRunHook):
         rate = self._steps / (now - self._start)
         self._steps, self._start = 0, now
         _logger.info("steps/sec of this task: %g", rate)
-        scalars = {_OWN_STEPS_PER_SEC: rate}
         if self._batch_size is not None:
-            scalars[_OWN_EXAMPLES_PER_SEC] = rate * self._batch_size
             _logger.info("examples/sec of this task: %g", rate * self._batch_size)
-        if self._summary_dir is not None and self._global_step is not None:
-            self._summarize(scalars, int(run_context.session.run(self._global_step)))
-
-    def _summarize(self, scalars: Mapping[str, float], step: int) -> None:
-        if not tf.io.gfile.isdir(self._summary_dir):
-            return  # it does not exist yet, or not on this machine
-        values = [Summary.Value(tag=t, simple_value=v) for t, v in scalars.items()]
-        try:
-            writer = tf.compat.v1.summary.FileWriterCache.get(self._folder)
-            writer.add_summary(Summary(value=values), step)
-            if not self._is_chief:
-                writer.flush()  # the chief's is flushed by its other hooks
-        # Errors of the writer's thread, such as a full disk, are raised here, and may
-        # be of any type.
-        except Exception as error:  # noqa: BLE001
-            reason = str(error).partition("\n")[0]
-            _logger.warning("no rates of this task in TensorBoard: %s", reason)
-            self._summary_dir = None
 
 
 def batch_size(graph: tf.Graph) -> int | None:

@@ -139,28 +139,6 @@ def test_what_is_deleted_before_the_lease_is_not_held_by_its_other_links(
         assert not is_there
 
 
-def test_who_may_not_write_to_the_files_asks_their_readers_too(ckpt):
-    if os.geteuid():
-        pytest.skip("only root can act as another user")
-    ckpt.chmod(0o755)
-    prefix = str(ckpt / "model.ckpt-10")
-    os.chmod(f"{prefix}.index", 0o644)
-    program = """
-        import os, sys
-        from estimator_runtime.checkpoint.store import locks as lease
-        os.chdir(sys.argv[1])  # the folders above are root's
-        os.setgroups([])
-        os.setgid(65534)
-        os.setuid(65534)
-        with lease.deleting("model.ckpt-10") as is_free:
-            print(is_free)
-    """
-    command = [sys.executable, "-c", textwrap.dedent(program), str(ckpt)]
-    with locks.reading(prefix):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert (done.stdout, done.stderr) == ("False\n", "")
-
-
 def save(folder, *steps, **settings):
     """Save steps with one Saver, without a training."""
     with tf.Graph().as_default(), tf1.Session() as session:
@@ -185,41 +163,6 @@ def test_what_is_saved_anew_is_not_deleted_for_an_older_one_of_its_name(tmp_path
         path.unlink()
     save(tmp_path, 0, 1, max_to_keep=1)
     assert steps_on_disk(tmp_path) == [1]
-
-
-def constant_model(features, labels, mode):
-    """Return what is in the checkpoint."""
-    v = tf1.get_variable("v", [])
-    train.get_or_create_global_step()
-    return tf.estimator.EstimatorSpec(
-        mode, predictions=v + features, loss=v + tf.reduce_sum(features)
-    )
-
-
-def zeros():
-    return tf.data.Dataset.from_tensors([0.0])
-
-
-def test_what_a_subclass_says_is_the_newest_counts_for_exports_only(tmp_path):
-    class Best(tf.estimator.Estimator):
-        def latest_checkpoint(self):
-            return str(tmp_path / "model.ckpt-1")
-
-    train_two_values(tmp_path)
-    best = Best(constant_model, str(tmp_path))
-    assert best.evaluate(zeros)["global_step"] == 2
-    assert list(best.predict(zeros)) == [2.0]
-
-
-def train_two_values(folder):
-    with tf.Graph().as_default(), tf1.Session() as session:
-        v = tf1.get_variable("v", initializer=0.0)
-        step = train.get_or_create_global_step()
-        saver = train.Saver()
-        for number in (1, 2):
-            v.load(float(number), session)
-            step.load(number, session)
-            saver.save(session, str(folder / "model.ckpt"), global_step=number)
 
 
 def test_what_is_about_to_be_deleted_is_not_read_but_what_is_named_next(ckpt):

@@ -130,17 +130,3 @@ def test_a_file_that_is_being_replaced_is_left_alone_while_its_writer_lives(
     assert not is_dead
     path.write_bytes(b"half")  # of a writer that has died
     assert cleanup.is_dead(str(path))
-
-
-def test_what_is_gone_is_not_dead(tmp_path):
-    gone = durable.temporary_name(str(tmp_path / "model.ckpt-40"))
-    assert not cleanup.is_dead(gone)
-
-
-def test_a_hidden_name_tells_what_is_written():
-    hidden = durable.temporary_name("/ckpt/model.ckpt-1")
-    assert durable.is_temporary_name(hidden)
-    assert durable.is_of_this_boot(hidden)
-    assert durable.final_path(hidden) == "/ckpt/model.ckpt-1"
-    assert not durable.is_of_this_boot(hidden.replace(".saving-", ".saving-0"))
-    assert not durable.is_temporary_name("/ckpt/model.ckpt-1.saving-1")

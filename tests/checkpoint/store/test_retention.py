@@ -33,18 +33,6 @@ def test_the_newest_stay(newest, times, kept, gone):
     )
 
 
-def test_one_each_so_many_seconds_stays_for_good():
-    policy, preserved_at, kept, gone = Policy(newest=2, every_secs=100), 50.0, [], []
-    for at in range(0, 500, 40):
-        plan = policy.plan([*kept, *saved(at)], preserved_at)
-        kept, preserved_at = list(plan.kept), plan.preserved_at
-        gone += plan.gone
-    assert kept == saved(440, 480)
-    # 160, 280 and 360 are the first ones after 150, 250 and 350.
-    assert [path for path, _ in saved(0, 40, 80, 120, 200, 240, 320, 400)] == gone
-    assert preserved_at == 350
-
-
 @pytest.mark.parametrize("pace", [7, 33, 60, 93, 130])
 def test_a_steady_training_keeps_those_that_a_saver_of_tensorflow_keeps(pace):
     every = 100

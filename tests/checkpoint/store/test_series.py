@@ -69,46 +69,52 @@ def test_the_newest_are_kept_over_several_runs_and_foreign_files_stay(tmp_path):
     assert [(folder / name).read_text() for name in FOREIGN] == ["mine"] * len(FOREIGN)
 
 
-@pytest.mark.parametrize("every", [0, None])
-def test_all_may_be_kept(tmp_path, every):
-    assert train_to(tmp_path, 8, max_to_keep=every) == []
-    assert steps_on_disk(tmp_path) == [0, 2, 4, 6, 8]
-    assert read_state(tmp_path).paths == (str(tmp_path / "model.ckpt-8"),)
+def series_in(folder, newest, now=time.time, restored=(), **saver):
+    """Return a Series of a folder, and what writes a checkpoint of its one variable.
+
+    Args:
+        folder: The folder.
+        newest: How many the Saver keeps.
+        now: The clock.
+        restored: What TensorFlow's SessionManager tells the Saver of an earlier run:
+            the path and the time of each checkpoint.
+        **saver: Further arguments of the Saver.
+    """
+    tf1.get_variable("v", initializer=1.0)
+    saver = train.Saver(max_to_keep=newest, save_relative_paths=True, **saver)
+    with tf1.Session() as session:
+        session.run(tf1.global_variables_initializer())
+        saver.set_last_checkpoints_with_time(list(restored))
+        snapshot = Snapshot(session, saver)
+        values, bundles = snapshot.take(), BundleWriter(snapshot.saved)
+    series = Series(saver, str(folder / "model.ckpt"), now=now)
+    return series, lambda path: bundles.write(path, values)
 
 
 def test_one_each_n_hours_is_kept_for_good_also_when_runs_are_shorter(
     tmp_path, monkeypatch
 ):
     minutes = [0]
-    monkeypatch.setattr(time, "time", lambda: 60.0 * minutes[0])
     prefix = str(tmp_path / "model.ckpt")
 
-    def run(at_minutes, newest=None):
+    def seconds():
+        return 60.0 * minutes[0]
+
+    def run(at_minutes, restored=()):
         """Save at these minutes; step and time are one."""
         minutes[0] = at_minutes[0]
-        with tf.Graph().as_default(), tf1.Session() as session:
-            tf1.get_variable("v", initializer=1.0)
-            saver = train.Saver(max_to_keep=1, keep_checkpoint_every_n_hours=1)
-            session.run(tf1.global_variables_initializer())
-            if newest is not None:
-                # What TensorFlow's SessionManager does, from the time of the files.
-                saver.set_last_checkpoints_with_time(
-                    [(f"{prefix}-{newest}", 60.0 * newest)]
-                )
-            snapshot = Snapshot(session, saver)
-            series = Series(saver, prefix, now=lambda: 60.0 * minutes[0])
-            bundles = BundleWriter(snapshot.saved)
-            values = snapshot.take()
+        with tf.Graph().as_default():
+            hours = {"keep_checkpoint_every_n_hours": 1}
+            series, write = series_in(tmp_path, 1, seconds, restored, **hours)
             for minutes[0] in at_minutes:
-                series.add(
-                    minutes[0], lambda path: bundles.write(path, values), values.bytes
-                )
+                series.add(minutes[0], write, 4)
 
+    monkeypatch.setattr(time, "time", seconds)
     run([0, 40, 80, 120])
     # Not 0 and 40: less than an hour after the start. Not 120, if 150 comes.
     assert steps_on_disk(tmp_path) == [80, 120]
     assert read_state(tmp_path).last_preserved == 60 * 60
-    run([150, 200], newest=120)
+    run([150, 200], restored=[(f"{prefix}-120", 120 * 60.0)])
     assert steps_on_disk(tmp_path) == [80, 150, 200]
     assert read_state(tmp_path).last_preserved == 120 * 60
     state = train.get_checkpoint_state(str(tmp_path))
@@ -124,15 +130,15 @@ def test_a_clock_that_was_ahead_does_not_end_that_one_each_n_hours_is_kept(
     hours, prefix = [0.0], str(tmp_path / "model.ckpt")
     state = State(latest=f"{prefix}-1", paths=(f"{prefix}-1",), last_preserved=wrong)
     write_state(str(tmp_path), state)
-    with tf.Graph().as_default(), tf1.Session() as session:
-        tf1.get_variable("v", initializer=1.0)
-        saver = train.Saver(max_to_keep=1, keep_checkpoint_every_n_hours=2)
-        session.run(tf1.global_variables_initializer())
-        snapshot = Snapshot(session, saver)
-        series = Series(saver, prefix, now=lambda: 1e9 + 3600 * hours[0])
-        bundles, values = BundleWriter(snapshot.saved), snapshot.take()
+
+    def seconds():
+        return 1e9 + 3600 * hours[0]
+
+    with tf.Graph().as_default():
+        each = {"keep_checkpoint_every_n_hours": 2}
+        series, write = series_in(tmp_path, 1, seconds, **each)
         for hours[0] in (2, 3, 5, 6):
-            series.add(hours[0], lambda path: bundles.write(path, values), values.bytes)
+            series.add(hours[0], write, 4)
     assert steps_on_disk(tmp_path) == [5, 6]
     assert read_state(tmp_path).last_preserved == 1e9 + 4 * 3600
 
@@ -234,19 +240,6 @@ def test_two_savers_of_one_folder_do_not_disturb_each_other(tmp_path):
     assert [n for n in os.listdir(tmp_path) if n.startswith(".")] == []
 
 
-def series_in(folder, newest):
-    """Return a Series of a folder, and what writes a checkpoint of its one variable."""
-    tf1.get_variable("v", initializer=1.0)
-    saver = train.Saver(max_to_keep=newest, save_relative_paths=True)
-    session = tf1.Session()
-    session.run(tf1.global_variables_initializer())
-    snapshot = Snapshot(session, saver)
-    values, bundles = snapshot.take(), BundleWriter(snapshot.saved)
-    session.close()
-    series = Series(saver, str(folder / "model.ckpt"))
-    return series, lambda path: bundles.write(path, values)
-
-
 def test_each_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     calls = []
 
@@ -279,44 +272,19 @@ def test_each_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
         ("rename", f"{hidden}.{data}"),
         ("rename", f"{hidden}.index"),
         ("fsync", "."),
-        ("fsync", ".model.ckpt-2.saving/.gone.json.saving"),
-        ("replace", ".model.ckpt-2.saving/.gone.json.saving"),
-        ("fsync", ".model.ckpt-2.saving"),
         ("fsync", ".checkpoint.saving"),
         ("replace", ".checkpoint.saving"),
         ("fsync", "."),
         ("unlink", "model.ckpt-1.index"),
         ("unlink", "model.ckpt-1.meta"),
         ("unlink", f"model.ckpt-1.{data}"),
+        ("fsync", ".checkpoint.saving"),
+        ("replace", ".checkpoint.saving"),
+        ("fsync", "."),
     ]
     assert [each for each in calls if each[1] == f"{hidden}.meta"] == [
         ("rename", f"{hidden}.meta")
     ]
-
-
-@pytest.mark.parametrize("named", [True, False])
-def test_a_save_that_fails_before_it_has_its_names_leaves_an_old_one_alone(
-    tmp_path, monkeypatch, named
-):
-    with tf.Graph().as_default():
-        series, write = series_in(tmp_path, newest=5)
-        series.add(1, write, 4)
-        series.add(2, write, 4)
-        before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-        if not named:  # as one that is kept for good
-            newest = str(tmp_path / "model.ckpt-2")
-            write_state(str(tmp_path), State(latest=newest, paths=(newest,)))
-            before["checkpoint"] = (tmp_path / "checkpoint").read_bytes()
-
-        def fail(descriptor):
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-        monkeypatch.setattr(os, "fsync", fail)
-        with pytest.raises(CheckpointError, match="Input/output error"):
-            series.add(1, write, 4)
-    monkeypatch.undo()
-    after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert after == before
 
 
 def test_a_save_that_cannot_get_its_names_has_none_of_them(tmp_path, monkeypatch):
@@ -335,52 +303,6 @@ def test_a_save_that_cannot_get_its_names_has_none_of_them(tmp_path, monkeypatch
         with pytest.raises(CheckpointError, match="Input/output error"):
             series.add(2, write, 4)
     assert sorted(os.listdir(tmp_path)) == before
-
-
-def test_what_was_restored_from_elsewhere_is_not_deleted(tmp_path):
-    with tf.Graph().as_default():
-        (tmp_path / "a").mkdir()
-        series, write = series_in(tmp_path / "a", newest=1)
-        series.add(1, write, 4)
-    with tf.Graph().as_default():
-        (tmp_path / "b").mkdir()
-        series, write = series_in(tmp_path / "b", newest=1)
-        series._saver.recover_last_checkpoints([str(tmp_path / "a" / "model.ckpt-1")])
-        for step in (2, 3, 4):
-            series.add(step, write, 4)
-    assert steps_on_disk(tmp_path / "a") == [1]
-    assert steps_on_disk(tmp_path / "b") == [4]
-
-
-@pytest.mark.parametrize(
-    "error, raised",
-    [
-        (tf.errors.ResourceExhaustedError(None, None, "disk full"), CheckpointError),
-        (tf.errors.AbortedError(None, None, "a ps is lost"), tf.errors.AbortedError),
-    ],
-)
-def test_a_step_that_its_saver_cannot_save_again_stays_as_it_was(
-    tmp_path, error, raised
-):
-    """As a chief does it that comes back to living ps at the step of a checkpoint."""
-
-    def fail():
-        raise error
-
-    with tf.Graph().as_default(), tf1.Session() as session:
-        tf1.get_variable("value", initializer=1.0)
-        saver = train.Saver()
-        session.run(tf1.global_variables_initializer())
-        path = str(tmp_path / "model.ckpt")
-        series = Series(saver, path)
-        for step in (1, 2):
-            saver.save(session, path, step, write_state=False)
-            series.add_saved(step, lambda: None, needed_bytes=4)
-        with pytest.raises(raised):
-            series.add_saved(2, fail, needed_bytes=4)
-    assert steps_on_disk(tmp_path) == [1, 2]
-    assert step_of(read_state(str(tmp_path)).latest) == 2
-    assert not [name for name in os.listdir(tmp_path) if "saving" in name]
 
 
 def test_a_saver_of_nothing_saves_nothing(tmp_path):

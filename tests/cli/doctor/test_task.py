@@ -30,7 +30,6 @@ def listening():
 @pytest.mark.parametrize(
     "variables, state, text",
     [
-        ({}, "ok", "not set: this process trains by itself"),
         ({"TF_CONFIG": "{}"}, "ok", "no cluster in it: this process trains by itself"),
         (
             environ("worker 1", chief=["h:1"], worker=["h:2", "h:3"], ps=["h:4"]),
@@ -42,12 +41,6 @@ def listening():
             "note",
             "this is worker 0, of a cluster of 1 worker; without a chief only "
             "multi-worker strategies train",
-        ),
-        (
-            environ("worker 2", chief=["h:1"], worker=["h:2", "h:3"]),
-            "problem",
-            "task.index is 2, but cluster['worker'] has 2 addresses, so 2 is not a "
-            "valid task_id for task_type worker; use 0 to 1",
         ),
         (  # `run` refuses it too, although nobody connects to the only task
             environ("chief 0", chief=["h:99999"]),
@@ -94,8 +87,10 @@ def test_tasks_that_are_not_started_and_names_that_lead_nowhere_differ(free_addr
     )
     [_, (about, state, text)] = ports("chief 0", chief=[own], ps=["no.invalid:2222"])
     assert (about, state) == ("other tasks", "problem")
-    assert text.startswith("no way to ps 0 at no.invalid:2222 (")
-    assert text.endswith("; check the name or address, and the firewalls between")
+    assert text == (
+        "no way to ps 0 at no.invalid:2222; check the name or address, and the firewalls "
+        "between"
+    )
 
 
 def test_an_evaluator_has_no_port_of_its_own(listening):

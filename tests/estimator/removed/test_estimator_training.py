@@ -4,14 +4,10 @@ import json
 
 import pytest
 import tensorflow as tf
-from tensorflow.python.distribute import distribute_coordinator
 from tensorflow.python.distribute.distribute_config import DistributeConfig
 
 import estimator_runtime
 from estimator_runtime.estimator.removed import estimator_training
-from estimator_runtime.estimator.removed import (
-    estimator_training as removed_estimator_training,
-)
 from estimator_runtime.tf_internals import versions
 
 estimator_runtime.install()
@@ -38,7 +34,6 @@ _CASES = {
     "master": (_task(_MASTER, "master", 0), {"train_distribute": _strategy}),
     "evaluation only": (_task(_CHIEF, "worker", 1), {"eval_distribute": _strategy}),
     "inside": ({}, {"experimental_distribute": lambda: DistributeConfig(_strategy(), _strategy())}),
-    "remote": ({}, {"experimental_distribute": lambda: DistributeConfig(_strategy(), None, _REMOTE)}),
 }  # fmt: skip
 _PROPERTIES = (
     "cluster_spec task_type task_id master evaluation_master is_chief service "
@@ -68,7 +63,6 @@ def _properties(monkeypatch, case):
         ("master", None),
         ("evaluation only", None),
         ("inside", None),
-        ("remote", "standalone_client"),
     ],
 )
 def test_the_coordinator_runs_jobs_with_a_train_strategy_and_a_cluster(
@@ -92,19 +86,6 @@ def test_a_config_is_initialized_as_by_tensorflows_own_module(monkeypatch, case)
     assert _properties(monkeypatch, case) == stock
 
 
-def test_a_chief_beside_a_job_without_tasks_takes_its_place_from_the_coordinator():
-    jobs = {"chief": ["localhost:2000"], "worker": [], "ps": {}}
-    estimator = tf.estimator.Estimator(lambda features, labels, mode: None)
-    with distribute_coordinator._WorkerContext(
-        _strategy(), tf.train.ClusterSpec(jobs), "chief", 0
-    ):
-        config = removed_estimator_training.replica_of(
-            estimator, train=_strategy()
-        ).config
-    assert (config.num_worker_replicas, config.num_ps_replicas) == (1, 0)
-    assert (config.task_type, config.global_id_in_cluster) == ("chief", 0)
-
-
 @pytest.mark.parametrize("name", ["train_distribute", "eval_distribute"])
 def test_a_strategy_given_twice_is_refused(name):
     with pytest.raises(ValueError, match=f"Either `{name}` or"):
@@ -114,9 +95,11 @@ def test_a_strategy_given_twice_is_refused(name):
         )
 
 
-def test_two_descriptions_of_the_cluster_are_refused(monkeypatch):
-    monkeypatch.setenv("TF_CONFIG", json.dumps(_task(_CHIEF, "chief", 0)))
-    with pytest.raises(ValueError, match='Cannot set both "cluster_spec" of TF_CONF'):
+@pytest.mark.skipif(
+    versions.parse(tf.__version__) < (2, 16), reason="TensorFlow's own accepts it"
+)
+def test_a_standalone_client_is_refused():
+    with pytest.raises(ValueError, match="leave it out, and run your program"):
         tf.estimator.RunConfig(
             experimental_distribute=DistributeConfig(_strategy(), None, _REMOTE)
         )

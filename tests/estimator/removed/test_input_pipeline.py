@@ -3,7 +3,6 @@
 On TensorFlow 2.15 its own hook is used, on newer ones that of this package.
 """
 
-import importlib
 import pathlib
 import signal
 import subprocess
@@ -102,14 +101,6 @@ def test_the_files_are_those_of_tensorflow_2_15(tmp_path):
     assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-7")
 
 
-def test_of_each_training_the_newest_five_are_kept(tmp_path):
-    train(tmp_path, 15)
-    assert steps_of("input.ckpt", tmp_path) == [3, 6, 9, 12, 15]
-    train(tmp_path, 6)
-    # The first save of a training that is resumed is after its first step.
-    assert steps_of("input.ckpt", tmp_path) == [3, 6, 9, 12, 15, 16, 19, 21]
-
-
 def test_the_evaluation_reads_from_the_start(tmp_path):
     train(tmp_path, 3)
     reading = Reading()
@@ -157,14 +148,6 @@ def test_state_outside_of_the_input_is_refused_or_left_out(tmp_path):
         trained.train(random_input, steps=2, hooks=[Hook(trained, policy)])
 
 
-def test_a_config_without_an_interval_is_refused(tmp_path):
-    silent = estimator(
-        tmp_path, save_checkpoints_steps=None, save_checkpoints_secs=None
-    )
-    with pytest.raises(ValueError, match="every_secs"):
-        Hook(silent)
-
-
 def test_a_training_that_is_told_to_stop_reads_on(tmp_path):
     program = f"""
 import os, signal, sys
@@ -191,18 +174,3 @@ trained.train(input_fn, max_steps=8, hooks=[Hook(trained), Stopped()])
         assert result.returncode == status, result.stderr
         read.append([int(each) for each in result.stdout.split()])
     assert read == [[0, 2, 4, 6, 8], [10, 12, 14]]
-
-
-def test_each_module_of_the_api_has_the_same_hook():
-    names = [
-        f"tensorflow{root}.data.experimental"
-        for root in ("", ".compat.v1", ".compat.v2")
-    ]
-    names += ["tensorflow.python.data.experimental"]
-    names += ["tensorflow.python.data.experimental.ops.iterator_ops"]
-    for name in names:
-        module = importlib.import_module(name)  # may be a copy of the API's
-        assert module.CheckpointInputPipelineHook is Hook, name
-        assert "CheckpointInputPipelineHook" in dir(module), name
-    for api in (tf, tf.compat.v1, tf.compat.v2):
-        assert api.data.experimental.CheckpointInputPipelineHook is Hook

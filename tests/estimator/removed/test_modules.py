@@ -26,13 +26,6 @@ def test_a_stand_in_can_be_imported_and_refuses_to_be_used(name):
         module.Anything(1, two=2)
 
 
-def test_a_stand_in_gives_one_class_for_a_name_and_nothing_private():
-    from tensorflow.python.tpu import tpu_embedding
-
-    assert tpu_embedding.TPUEmbedding is tpu_embedding.TPUEmbedding
-    assert not hasattr(tpu_embedding, "_private")
-
-
 def test_tpu_optimizer_parameters_are_back_in_the_api():
     from tensorflow.python.tpu import tpu_embedding
 

@@ -59,12 +59,6 @@ def test_no_other_module_of_tensorflow_2_15_is_a_copy_of_a_frozen_one():
     assert {f"tpu.{name}" for name in TPU_NAMES} <= copies
 
 
-def test_a_module_of_tensorflow_itself_stays_what_it_is():
-    from tensorflow.python.tpu import tpu_function
-
-    assert tpu_function.__name__ == "tensorflow.python.tpu.tpu_function"
-
-
 @pytest.mark.parametrize("name", ["nothing", "nothing.more", "canned.nothing"])
 def test_a_name_that_never_was_is_missing_under_its_own_name(name):
     missing = f"tensorflow.python.estimator.{name.removesuffix('.more')}"

@@ -68,14 +68,6 @@ def test_the_parameters_of_an_optimizer_are_attributes(name, required, defaults)
     assert {each: getattr(made, each) for each in expected} == expected
 
 
-def test_a_table_and_a_feature_are_tuples_with_defaults():
-    table = tpu_embedding.TableConfig(7, 4)
-    assert table[:2] == (7, 4)
-    assert table[3:] == ("mean", False, None, None, None)
-    assert table._replace(combiner=None).combiner is None
-    assert tpu_embedding.FeatureConfig("t") == ("t", 0, None)
-
-
 def test_a_feature_and_parameters_are_pickled_under_their_former_names():
     feature = tpu_embedding.FeatureConfig("t", 3)
     parameters = tpu_embedding.AdamParameters(0.1)

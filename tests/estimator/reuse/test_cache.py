@@ -1,8 +1,6 @@
 """What an Estimator keeps is bounded, shared by threads and freed with it."""
 
-import copy
 import gc
-import pickle
 import threading
 import weakref
 
@@ -15,8 +13,6 @@ from estimator_runtime.errors import ConfigError
 er.install()
 
 import tensorflow as tf  # noqa: E402
-
-from estimator_runtime.estimator.reuse.cache import GraphCache  # noqa: E402
 
 tf1 = tf.compat.v1
 
@@ -50,26 +46,6 @@ def test_four_models_are_kept_and_the_least_recently_used_one_goes(pair, linear)
     assert len(pair.calls) == 5
     pair.kept.evaluate(wide(2))
     assert len(pair.calls) == 6
-
-
-def test_a_graph_that_was_made_while_another_was_is_closed():
-    class Graph:
-        is_closed = False
-
-        def close(self):
-            self.is_closed = True
-
-    cache = GraphCache()
-    inner, outer = Graph(), Graph()
-
-    def make():
-        assert cache.graph("key", lambda: inner) is inner
-        return outer
-
-    assert cache.graph("key", make) is outer
-    assert cache.graph("key", pytest.fail) is outer
-    assert (inner.is_closed, outer.is_closed) == (True, False)
-    assert len(copy.deepcopy(cache)) == len(pickle.loads(pickle.dumps(cache))) == 0
 
 
 def test_other_params_are_another_graph(pair, rows):
@@ -166,15 +142,6 @@ def test_all_is_freed_with_the_estimator(linear, rows, tmp_path, sessions):
     del estimator
     gc.collect()
     assert [each for each in (*graphs, *sessions) if each()] == []
-
-
-def test_a_copy_of_an_estimator_shares_what_it_keeps(pair, linear, rows):
-    pair = pair(linear)
-    pair.train(rows())
-    pair.kept.evaluate(rows())
-    shared = copy.copy(pair.kept)  # as exporters may make one
-    assert shared.evaluate(rows()) == pair.stock.evaluate(rows())
-    assert pair.calls == ["eval"]
 
 
 def test_the_environment_turns_it_on(linear, rows, tmp_path, monkeypatch):

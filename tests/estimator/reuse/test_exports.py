@@ -143,24 +143,6 @@ def test_parsed_examples_and_files_of_a_vocabulary(tmp_path, rows):
     assert calls == ["infer"]
 
 
-def test_a_checkpoint_that_lacks_a_variable_has_tensorflows_error(
-    pair, linear, rows, tmp_path
-):
-    more = [False]
-
-    def model_fn(features, labels, mode):
-        if more[0]:
-            tf1.get_variable("more", [])
-        return linear(features, labels, mode)
-
-    pair = pair(model_fn)
-    pair.train(rows())
-    more[0] = True
-    for estimator in (pair.stock, pair.kept):
-        with pytest.raises(ValueError, match="Could not load all requested variables"):
-            estimator.export_saved_model(str(tmp_path / "export"), serving())
-
-
 def test_inputs_that_are_no_tensors_are_exported_as_ever(
     pair, linear, rows, tmp_path, refusals
 ):

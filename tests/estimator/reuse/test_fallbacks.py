@@ -1,8 +1,6 @@
 """What needs a graph of its own has it, with the same results, and says so once."""
 
-import gc
 import itertools
-import weakref
 
 import numpy as np
 import pytest
@@ -431,29 +429,6 @@ def test_exports_have_the_seeds_that_their_inputs_set(pair, tmp_path):
             ops = graph.get_operations()
         found += [op.get_attr("seed") for op in ops if op.type == "RandomUniform"]
     assert found == [1, 2]
-
-
-def test_a_refusal_keeps_nothing_of_the_call_alive(pair):
-    class Hook(tf.estimator.SessionRunHook):
-        pass
-
-    class Anything:
-        pass
-
-    def model_fn(features, labels, mode):
-        return spec(mode, weighted(features["x"]), evaluation_hooks=[Hook()])
-
-    pair = pair(model_fn)
-    pair.train(input_fn)
-
-    def evaluate():
-        local = Anything()
-        pair.kept.evaluate(input_fn)
-        return weakref.ref(local)
-
-    found = evaluate()
-    gc.collect()
-    assert found() is None
 
 
 def test_a_failure_of_model_fn_is_not_remembered(pair, refusals):

@@ -22,11 +22,6 @@ def _steps(job):
     return [int(n) for n in re.findall(r"\| step (\d+)$", job.text, re.M)]
 
 
-def _saved_step(tmp_path):
-    path = tf.train.latest_checkpoint(str(tmp_path / "model"))
-    return int(tf.train.load_checkpoint(path).get_tensor("global_step"))
-
-
 def _pid(job, task):
     return int(job.wait_for(rf"^{task} *\| pid (\d+)$")[1])
 
@@ -43,14 +38,14 @@ def _pid(job, task):
     ids=["ps", "ps strategy", "ps, synchronous", "mwms"],
 )
 def test_a_job_that_is_stopped_saves_the_last_step_of_all(
-    launch, tmp_path, options, arguments, number
+    launch, tmp_path, saved_step, options, arguments, number
 ):
     job = launch(*options, _PROGRAM, *arguments)
     for task in ("chief", "worker 0"):
         job.wait_for(rf"^{task} *\| step \d+$", timeout_secs=90)
     job.process.send_signal(number)
     assert job.end() == 128 + number, job.text
-    assert _saved_step(tmp_path) == max(_steps(job)), job.text
+    assert saved_step() == max(_steps(job)), job.text
     # A ps or an evaluator of another launcher must not take this for the end.
     assert not (tmp_path / "model" / "training_finished.json").exists()
     saved = tf.train.latest_checkpoint(str(tmp_path / "model"))
@@ -75,7 +70,7 @@ def _signal_all(pids, number):
     ids=["ps", "ps strategy", "mwms"],
 )
 def test_a_signal_to_all_processes_of_a_job_saves_the_last_step_of_the_chief(
-    launch, tmp_path, options, arguments, number
+    launch, saved_step, options, arguments, number
 ):
     job = launch(*options, "--max-restarts", "0", _PROGRAM, *arguments)
     for task in ("chief", "worker 0"):
@@ -85,12 +80,12 @@ def test_a_signal_to_all_processes_of_a_job_saves_the_last_step_of_the_chief(
     assert job.end() == 128 + number, job.text
     assert f"the job was stopped by {number.name}\n" in job.text
     last = int(re.findall(r"^chief *\| step (\d+)$", job.text, re.M)[-1])
-    assert _saved_step(tmp_path) >= last, job.text
+    assert saved_step() >= last, job.text
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1], ids=_NAME)
 def test_a_notice_to_all_processes_stops_a_job_as_sigterm_does(
-    launch, tmp_path, number
+    launch, saved_step, number
 ):
     """As from a terminal that closes, and from a batch system before its time limit."""
     job = launch(*_PS, _PROGRAM)
@@ -101,14 +96,14 @@ def test_a_notice_to_all_processes_stops_a_job_as_sigterm_does(
     _signal_all(pids, number)
     assert job.end() == 143, job.text
     assert f"the job was stopped by {number.name}\n" in job.text
-    assert _saved_step(tmp_path) == max(_steps(job)), job.text
+    assert saved_step() == max(_steps(job)), job.text
 
 
 @pytest.mark.parametrize(
     "task", ["chief", pytest.param("worker 0", marks=pytest.mark.smoke)]
 )
 def test_a_task_of_a_mirrored_strategy_that_is_stopped_stops_all_at_one_step(
-    launch, tmp_path, task
+    launch, saved_step, task
 ):
     options = (*_MWMS, "--max-restarts", "0")
     job = launch(*options, _PROGRAM, "--strategy", "mwms")
@@ -121,11 +116,11 @@ def test_a_task_of_a_mirrored_strategy_that_is_stopped_stops_all_at_one_step(
         int(re.findall(rf"^{each} *\| step (\d+)$", job.text, re.M)[-1])
         for each in ("chief", "worker 0")
     ]
-    assert last == [_saved_step(tmp_path)] * 2, job.text
+    assert last == [saved_step()] * 2, job.text
 
 
 def test_a_gang_that_was_stopped_goes_on_from_the_step_at_which_it_stopped(
-    launch, tmp_path
+    launch, saved_step
 ):
     job = launch(*_MWMS, _PROGRAM, "--strategy", "mwms", "--steps", "600")
     for each in ("chief", "worker 0"):
@@ -138,12 +133,10 @@ def test_a_gang_that_was_stopped_goes_on_from_the_step_at_which_it_stopped(
             int(n) for n in re.findall(rf"^{each} *\| step (\d+)$", job.text, re.M)
         ]
         assert steps == list(range(1, 601)), job.text
-    assert _saved_step(tmp_path) == 600
+    assert saved_step() == 600
 
 
-def test_without_eager_execution_a_mirrored_strategy_ends_without_a_hang(
-    launch, tmp_path
-):
+def test_without_eager_execution_a_mirrored_strategy_ends_without_a_hang(launch):
     options = (*_MWMS, "--max-restarts", "0")
     job = launch(*options, _PROGRAM, "--strategy", "mwms", "--no_eager")
     job.wait_for(r"^worker 0 *\| step \d+$", timeout_secs=90)

@@ -140,7 +140,6 @@ def test_a_terminal_shows_a_row_for_each_task_and_the_bar_of_the_job(
         rf"chief     \| (?:training|step \d+).*{row}"
         rf"worker 0  \| (?:training|step \d+).*{row}"
         rf"evaluator \| running, pid \d+{row}"
-        rf"launcher  \| logs: {tmp_path}.*{row}"
         r"total     \| +\d+% \|.*\| step \d\d of 100 \| checkpoint \d+ .*elapsed"
     )
     (tmp_path / "go").touch()
@@ -152,7 +151,6 @@ def test_a_terminal_shows_a_row_for_each_task_and_the_bar_of_the_job(
         r"chief     \| done, step \d+, loss \S+\n"
         r"worker 0  \| done, step \d+, loss \S+\n"
         r"evaluator \| done, evaluated step 1\d\d: loss \S+\n"
-        rf"launcher  \| logs: {tmp_path}.*\n"
         r"total     \| 100% \|.*\| step 100 of 100 \| checkpoint 1\d\d .*elapsed\n",
         last,
     ), job.text
@@ -206,34 +204,9 @@ def test_ps_lists_the_tasks_of_a_job_until_it_ends(launch, tmp_path):
     assert line in (logs / "chief-0.log").read_text()
 
 
-def test_the_metrics_of_one_process_are_in_a_file_of_json_lines(launch, tmp_path):
-    training = launch("--metrics", "m.jsonl", _PROGRAM)
-    assert training.end() == 0, training.text
-    lines = list(map(json.loads, (tmp_path / "m.jsonl").read_text().splitlines()))
-    last = {line["event"]: line for line in lines}
-    assert {event: line["step"] for event, line in last.items()} == {
-        "progress": 100,
-        "checkpoint": 100,
-        "evaluation": 100,
-    }
-    assert isinstance(last["progress"]["loss"], float)
-    assert list(last["evaluation"]["metrics"]) == ["loss"]
-
-
 def test_every_line_of_a_job_may_be_an_object_of_json(launch):
     job = launch("--log-format", "json", "--ps", "1", _PROGRAM)
     assert job.end() == 0, job.text
     lines = list(map(json.loads, job.text.splitlines()))
     assert {line["task"] for line in lines} == {"launcher", "chief", "ps 0"}
     assert lines[-1]["message"].startswith("the job is done at step 100")
-
-
-def test_plain_is_one_line_and_none_is_nothing(in_terminal, tmp_path):
-    plain = in_terminal("--progress", "plain", "--ps", "1", _PROGRAM, "--gate", "40:go")
-    plain.read_until(r"step 39 of 100 \| .*checkpoint \d+")
-    (tmp_path / "go").touch()
-    assert plain.read_until() == 0, plain.text
-    assert "total" not in plain.text
-    nothing = in_terminal("--progress", "none", "--ps", "1", _PROGRAM)
-    assert nothing.read_until() == 0, nothing.text
-    assert "of 100" not in nothing.text and "\x1b[J" not in nothing.text

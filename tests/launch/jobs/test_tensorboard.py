@@ -8,12 +8,10 @@ import urllib.parse
 from pathlib import Path
 
 import pytest
-import tensorflow as tf
 
 _PROGRAM = Path(__file__).parents[1] / "programs" / "train.py"
 _ADDRESS = r"TensorBoard: http://127\.0\.0\.1:(\d+)/$"
 _RATES = {"global_step/sec", "examples/sec"}
-_OWN_RATES = {"task/steps_per_sec", "task/examples_per_sec"}
 _CHECKPOINTS = {"checkpoint/blocked_secs", "checkpoint/write_secs"}
 
 
@@ -75,24 +73,6 @@ def test_the_page_of_one_process_has_rates_checkpoints_loss_and_evaluation(
     assert not page.is_there()
 
 
-def test_the_page_of_a_cluster_has_the_rates_of_each_worker(launch, tmp_path):
-    go = tmp_path / "go"
-    options = ("--workers", "1", "--ps", "1", "--tensorboard", "0")
-    numbers = ("--steps", "200", "--log_steps", "10", "--gate", f"180:{go}")
-    job = launch(*options, _PROGRAM, *numbers)
-    page = _open(job)
-    page.wait_for_tags(
-        {".": {"loss"} | _RATES | _OWN_RATES | _CHECKPOINTS, "worker-0": _OWN_RATES}
-    )
-    runs = set(page.get("/data/runs"))
-    # Two writers in one folder would be one run to TensorBoard, and mixed.
-    assert len(list(tmp_path.glob("model/events.*"))) == 1
-    go.touch()
-    assert job.end() == 0, job.text
-    assert runs == {".", "worker-0"}
-    assert not page.is_there()
-
-
 @pytest.mark.parametrize("options", [(), ("--evaluator",)], ids=["process", "cluster"])
 def test_it_ends_with_a_job_that_is_killed(launch, tmp_path, options):
     job = launch(
@@ -103,56 +83,3 @@ def test_it_ends_with_a_job_that_is_killed(launch, tmp_path, options):
     assert page.is_there()
     job.process.kill()
     page.wait_until_gone()
-
-
-def test_without_a_port_it_has_the_first_that_is_free(launch, tmp_path):
-    go = tmp_path / "go"
-    job = launch("--tensorboard", _PROGRAM, "--gate", f"10:{go}")
-    # Those before may be in use by others on this machine.
-    assert 6006 <= _open(job).port < 6016
-    go.touch()
-    assert job.end() == 0, job.text
-
-
-def test_a_port_that_is_taken_meanwhile_is_said_and_the_training_goes_on(
-    launch, tmp_path
-):
-    """The script itself listens there: after the look at the door."""
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import runpy, socket, sys\n"
-        "taken = socket.create_server(('127.0.0.1', int(sys.argv.pop(1))))\n"
-        "sys.argv[0] = sys.argv.pop(1)\n"
-        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
-    )
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    go = tmp_path / "go"
-    gate = ("--gate", f"10:{go}")
-    job = launch("--tensorboard", port, script, port, _PROGRAM, "--steps", "20", *gate)
-    why = job.wait_for(r"TensorBoard could not be started: (.*)$", timeout_secs=90)[1]
-    go.touch()
-    assert str(port) in why and "in use" in why
-    assert job.end() == 0, job.text
-
-
-def test_a_worker_that_cannot_see_the_model_directory_makes_none(tmp_path):
-    from estimator_runtime.session.hooks.step_rate import TaskRateHook
-
-    folder = tmp_path / "of the chief"
-    with tf.Graph().as_default():
-        step = tf.compat.v1.train.get_or_create_global_step().assign_add(1)
-        hook = TaskRateHook(1, str(folder), "worker-0")
-        with tf.compat.v1.train.MonitoredSession(hooks=[hook]) as session:
-            for _ in range(3):
-                session.run(step)
-            assert not folder.exists()
-            folder.mkdir()
-            session.run(step)
-    [events] = folder.glob("worker-0/events.*")
-    found = [
-        (event.step, value.tag)
-        for event in tf.compat.v1.train.summary_iterator(str(events))
-        for value in event.summary.value
-    ]
-    assert found == [(4, "task/steps_per_sec")]

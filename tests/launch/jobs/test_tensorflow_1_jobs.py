@@ -132,13 +132,6 @@ tf.estimator.train_and_evaluate(
     tf.estimator.EvalSpec(lambda: tf.data.Dataset.from_tensors(([1.0], [1.0])), steps=1),
 )
 """
-_VARIABLES = pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param((), id="reference variables"),
-        pytest.param(("--tf1-resource-variables",), id="resource variables"),
-    ],
-)
 
 
 def _counts(model_dir):
@@ -151,12 +144,9 @@ def _counts(model_dir):
     return sorted(steps)
 
 
-@_VARIABLES
-def test_a_chief_that_is_killed_goes_on_from_the_values_of_the_ps(
-    launch, tmp_path, options
-):
+def test_a_chief_that_is_killed_goes_on_from_the_values_of_the_ps(launch, tmp_path):
     (tmp_path / "train.py").write_text(_COUNTING)
-    job = launch("--tf1", *options, "--workers", "0", "--ps", "1", "train.py")
+    job = launch("--tf1", "--workers", "0", "--ps", "1", "train.py")
     killed = int(job.wait_for(r"\| from 0 (\d+)$")[1])
     reached = int(job.wait_for(r"\| step (4\d)$")[1])
     os.kill(killed, signal.SIGKILL)
@@ -167,10 +157,9 @@ def test_a_chief_that_is_killed_goes_on_from_the_values_of_the_ps(
     assert _counts(tmp_path / "model")[-1] == 80
 
 
-@_VARIABLES
-def test_a_job_that_is_stopped_has_saved_its_last_step(launch, tmp_path, options):
+def test_a_job_that_is_stopped_has_saved_its_last_step(launch, tmp_path):
     (tmp_path / "train.py").write_text(_COUNTING)
-    job = launch("--tf1", *options, "--workers", "0", "--ps", "1", "train.py")
+    job = launch("--tf1", "--workers", "0", "--ps", "1", "train.py")
     reached = int(job.wait_for(r"\| step (3\d)$")[1])
     job.process.send_signal(signal.SIGTERM)
     assert job.end() == 143, job.text

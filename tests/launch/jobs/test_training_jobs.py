@@ -8,7 +8,6 @@ import itertools
 import os
 import re
 import signal
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -47,11 +46,6 @@ def _kill_at_gate(job, task, others=("chief",), number=signal.SIGKILL):
     return max(_steps(job))
 
 
-def _saved_step(tmp_path):
-    path = tf.train.latest_checkpoint(str(tmp_path / "model"))
-    return int(tf.train.load_checkpoint(path).get_tensor("global_step"))
-
-
 @pytest.mark.parametrize(
     "options, arguments",
     [
@@ -64,87 +58,21 @@ def _saved_step(tmp_path):
             id="mwms",
             marks=pytest.mark.smoke,
         ),
-        pytest.param(("--evaluator",), [], id="chief"),
     ],
 )
 def test_a_job_ends_by_itself_with_the_last_step_saved(
-    train, tmp_path, options, arguments
+    train, tmp_path, saved_step, options, arguments
 ):
     # TensorFlow would ask the proxy, at whose port nobody listens, for 127.0.0.1.
     job = train(options, *arguments, http_proxy="http://127.0.0.1:9")
     assert job.end() == 0, job.text
-    assert _saved_step(tmp_path) >= 100
+    assert saved_step() >= 100
     if "--evaluator" in options:
         assert list(tmp_path.glob("model/export/last/*/saved_model.pb"))
         assert list(tmp_path.glob("model/eval/events.*"))
     logs = sorted(path.name for path in tmp_path.glob("model/logs/*"))
     assert logs[0] == "chief-0.log"
     assert "done\n" in (tmp_path / "model" / "logs" / "chief-0.log").read_text()
-
-
-def test_a_last_checkpoint_whose_name_is_a_step_behind_its_values_ends_a_job_well(
-    launch, tmp_path
-):
-    """Workers may take steps between the reads for the two; here a listener does."""
-    program = tmp_path / "late_step.py"
-    program.write_text(_LATE_STEP)
-    job = launch("--ps", "1", program)
-    assert job.end() == 0, job.text
-    assert _saved_step(tmp_path) == 4
-    assert (tmp_path / "model" / "model.ckpt-3.index").exists()
-    assert "is done at step 3" in job.text
-
-
-def test_a_program_may_change_its_folder_and_train_one_model_after_another(
-    launch, tmp_path
-):
-    """Without a tensor `global_step` in its checkpoints, as of tf.train.Checkpoint."""
-    (tmp_path / "elsewhere").mkdir()
-    program = tmp_path / "two_models.py"
-    program.write_text(_TWO_MODELS)
-    job = launch("--evaluator", program)
-    assert job.end() == 0, job.text
-    for name in ("first", "second"):
-        folder = tmp_path / "elsewhere" / name
-        state = tf.train.latest_checkpoint(str(folder))
-        assert state == str(folder / "model.ckpt-4")
-        assert "global_step" not in dict(tf.train.list_variables(state))
-    assert (tmp_path / "elsewhere" / "first" / "logs" / "chief-0.log").exists()
-    assert not (tmp_path / "first").exists()
-
-
-_TWO_MODELS = """
-import os
-
-import tensorflow as tf
-
-v1 = tf.compat.v1
-os.chdir("elsewhere")
-
-
-def model_fn(features, labels, mode):
-    weight = v1.get_variable("weight", initializer=0.0, use_resource=True)
-    loss = tf.square(weight - 1.0)
-    step = v1.train.get_or_create_global_step()
-    train_op = v1.train.GradientDescentOptimizer(0.1).minimize(loss, step)
-    saver = tf.train.Checkpoint(step=step, weight=weight)
-    scaffold = v1.train.Scaffold(saver=saver)
-    return tf.estimator.EstimatorSpec(
-        mode, loss=loss, train_op=train_op, scaffold=scaffold
-    )
-
-
-def input_fn():
-    return tf.data.Dataset.from_tensors(([1.0], [1.0])).repeat()
-
-
-for name in ("first", "second"):
-    tf.estimator.train_and_evaluate(
-        tf.estimator.Estimator(model_fn, name),
-        tf.estimator.TrainSpec(input_fn, max_steps=4),
-        tf.estimator.EvalSpec(input_fn, steps=1, throttle_secs=0, start_delay_secs=0),
-    )
-"""
 
 
 _MODEL = """
@@ -161,41 +89,12 @@ def input_fn():
 """
 
 
-_LATE_STEP = (
-    """
-import tensorflow as tf
-
-v1 = tf.compat.v1
-
-
-class OneMoreStep(v1.train.CheckpointSaverListener):
-    def begin(self):
-        with tf.control_dependencies(None):
-            self.add = v1.train.get_or_create_global_step().assign_add(1).op
-
-    def before_save(self, session, step):
-        if step == 3:
-            session.run(self.add)
-
-
-"""
-    + _MODEL
-    + """
-
-
-tf.estimator.train_and_evaluate(
-    tf.estimator.Estimator(model_fn, "model"),
-    tf.estimator.TrainSpec(input_fn, max_steps=3, saving_listeners=[OneMoreStep()]),
-    tf.estimator.EvalSpec(input_fn, steps=1),
-)
-"""
-)
-
-
 @pytest.mark.parametrize(
     "task", ["worker 0", pytest.param("chief", marks=pytest.mark.smoke)]
 )
-def test_a_killed_trainer_comes_back_and_no_step_is_lost(train, tmp_path, task):
+def test_a_killed_trainer_comes_back_and_no_step_is_lost(
+    train, tmp_path, saved_step, task
+):
     job = train(
         _PS,
         *("--steps", "200", "--save_steps", "1000"),
@@ -210,18 +109,20 @@ def test_a_killed_trainer_comes_back_and_no_step_is_lost(train, tmp_path, task):
     steps = _steps(job)
     assert steps == sorted(steps), "the global step fell"
     assert max(_steps(job, task)) > before
-    assert _saved_step(tmp_path) >= 200
+    assert saved_step() >= 200
     if task == "chief":
         assert "the parameter servers are alive at step" in job.text
 
 
-def test_a_killed_ps_comes_back_and_costs_one_save_interval_at_most(train, tmp_path):
+def test_a_killed_ps_comes_back_and_costs_one_save_interval_at_most(
+    train, tmp_path, saved_step
+):
     job = train(_PS, "--steps", "100", "--save_steps", "20", "--gate", "40:go_on")
     before = _kill_at_gate(job, "ps 0", ("chief", "worker 0"))
     (tmp_path / "go_on").touch()
     assert job.end() == 0, job.text
     assert "ps 0 was killed by SIGKILL: restarting it now (1 of 3)" in job.text
-    assert _saved_step(tmp_path) >= 100
+    assert saved_step() >= 100
     steps = _steps(job)
     falls = [(a, b) for a, b in itertools.pairwise(steps) if b < a]
     # Two trainers may each be a step beyond the interval when it is saved.
@@ -229,7 +130,7 @@ def test_a_killed_ps_comes_back_and_costs_one_save_interval_at_most(train, tmp_p
 
 
 def test_a_chief_that_is_killed_in_a_second_training_adopts_the_live_ps(
-    launch, tmp_path
+    launch, tmp_path, saved_step
 ):
     """The first has left the note in the folder that a training has ended."""
     program = tmp_path / "two_trainings.py"
@@ -242,7 +143,7 @@ def test_a_chief_that_is_killed_in_a_second_training_adopts_the_live_ps(
     assert job.end() == 0, job.text
     assert "ps 0 ended" not in job.text
     assert re.search(r"the parameter servers are alive at step 2\d;", job.text)
-    assert _saved_step(tmp_path) == 40
+    assert saved_step() == 40
 
 
 _TWO_TRAININGS = (
@@ -288,7 +189,9 @@ estimator.train(input_fn, max_steps=40, hooks=[Gate()])
 
 
 @pytest.mark.parametrize("task", ["worker 0", "chief"])
-def test_a_killed_task_of_a_mirrored_strategy_restarts_the_gang(train, tmp_path, task):
+def test_a_killed_task_of_a_mirrored_strategy_restarts_the_gang(
+    train, tmp_path, saved_step, task
+):
     job = train(_MWMS, "--strategy", "mwms", "--gate", "40:go_on")
     _kill_at_gate(job, task, ("chief", "worker 0"))
     killed = job.wait_for(
@@ -296,7 +199,7 @@ def test_a_killed_task_of_a_mirrored_strategy_restarts_the_gang(train, tmp_path,
     )
     (tmp_path / "go_on").touch()
     assert job.end() == 0, job.text
-    assert _saved_step(tmp_path) == 100
+    assert saved_step() == 100
     assert "(2 of 3)" not in job.text
     # TensorFlow warns of much when a program starts, and again when it is restarted.
     at_first = job.text.partition("| step ")[0].count("\n")
@@ -304,91 +207,51 @@ def test_a_killed_task_of_a_mirrored_strategy_restarts_the_gang(train, tmp_path,
     assert told <= at_first + 50, job.text
 
 
-def test_a_session_of_ones_own_names_where_the_logs_and_checkpoints_are(
-    launch, tmp_path
-):
-    (tmp_path / "own.py").write_text(
-        textwrap.dedent(
-            """
-            import tensorflow as tf
-            from estimator_runtime import MonitoredTrainingSession
+_EARLY = (
+    """
+import logging
+import os
+import sys
 
-            with tf.Graph().as_default():
-                train_op = tf.compat.v1.train.get_or_create_global_step().assign_add(1)
-                with MonitoredTrainingSession(checkpoint_dir="model") as session:
-                    while session.run(train_op) < 10:
-                        pass
-            print("trained", flush=True)
-            raise KeyError("after it")
-            """
-        )
-    )
-    job = launch("--workers", "0", "--ps", "0", "--max-restarts", "0", "own.py")
-    assert job.end() == 1
-    assert job.text.endswith(
-        f"whole log: {tmp_path}/model/logs/chief-0.log\n"
-        f"newest good checkpoint: {tmp_path}/model/model.ckpt-10\n"
-    )
-    log = tmp_path / "model" / "logs" / "chief-0.log"
-    assert "trained" in log.read_text().splitlines()
+import tensorflow as tf
+
+v1 = tf.compat.v1
 
 
-_CATCHES = """
-try:
-    train("model", [FailAt(3)])
-except KeyError:
-    logging.exception("a step failed")
-"""
+class Step3(tf.estimator.SessionRunHook):
+    def before_run(self, context):
+        return v1.train.SessionRunArgs(v1.train.get_global_step())
 
-_LEAVES = """
-class Leave(tf.estimator.SessionRunHook):
     def after_run(self, context, values):
-        os._exit(0)
+        if values.results >= 3:
+            if sys.argv[1] == "leaves":
+                os._exit(0)
+            raise KeyError("of step 3")
 
 
-train("model", [Leave()])
 """
+    + _MODEL
+    + """
 
-_OWN_LOOP = """
-from estimator_runtime import MonitoredTrainingSession
 
 try:
-    with tf.Graph().as_default():
-        step = v1.train.get_or_create_global_step().assign_add(1)
-        with MonitoredTrainingSession(checkpoint_dir="model") as session:
-            while session.run(step) < 3:
-                pass
-            raise KeyError("of step 3")
+    tf.estimator.train_and_evaluate(
+        tf.estimator.Estimator(model_fn, "model"),
+        tf.estimator.TrainSpec(input_fn, max_steps=20, hooks=[Step3()]),
+        tf.estimator.EvalSpec(input_fn, steps=1),
+    )
 except KeyError:
     logging.exception("a step failed")
 """
-
-_TRIES_AGAIN = """
-try:
-    train("model", [FailAt(3)])
-except KeyError:
-    tf.estimator.Estimator(model_fn, "model").train(input_fn, max_steps=20)
-    train("model")
-    train("other")
-os._exit(0)
-"""
-
-_TRIES_ANOTHER = """
-try:
-    train("model", [FailAt(3)])
-except KeyError:
-    train("other")
-"""
-
-
-@pytest.mark.parametrize(
-    "program", [_CATCHES, _LEAVES, _OWN_LOOP], ids=["catches", "leaves", "own loop"]
 )
+
+
+@pytest.mark.parametrize("program", ["catches", "leaves"])
 def test_a_chief_that_exits_with_0_before_its_training_ended_has_failed(
     launch, tmp_path, program
 ):
-    (tmp_path / "early.py").write_text(_EARLY + program)
-    job = launch("--evaluator", "--max-restarts", "1", "early.py")
+    (tmp_path / "early.py").write_text(_EARLY)
+    job = launch("--evaluator", "--max-restarts", "1", "early.py", program)
     assert job.end() == 1, job.text
     early = (
         f"chief exited with status 0 before its training in '{tmp_path}/model' had "
@@ -398,51 +261,6 @@ def test_a_chief_that_exits_with_0_before_its_training_ended_has_failed(
     assert f"| {early}restarting it now (1 of 1)" in job.text
     # Either used up, or the same failure at the same step, if that was reported yet.
     assert f"\nestimator-runtime: {early}" in job.text
-
-
-@pytest.mark.parametrize(
-    "program", [_TRIES_AGAIN, _TRIES_ANOTHER], ids=["again", "another"]
-)
-def test_a_chief_that_exits_with_0_when_its_last_training_ended_is_done(
-    launch, tmp_path, program
-):
-    (tmp_path / "again.py").write_text(_EARLY + program)
-    job = launch("--max-restarts", "0", "--workers", "0", "--ps", "0", "again.py")
-    assert job.end() == 0, job.text
-    assert f"the job is done at step 20, in {tmp_path}/other/model.ckpt-20" in job.text
-
-
-_EARLY = (
-    """
-import logging
-import os
-
-import tensorflow as tf
-
-v1 = tf.compat.v1
-
-
-class FailAt(tf.estimator.SessionRunHook):
-    def __init__(self, step):
-        self.step = step
-
-    def before_run(self, context):
-        return v1.train.SessionRunArgs(v1.train.get_global_step())
-
-    def after_run(self, context, values):
-        if values.results >= self.step:
-            raise KeyError(f"of step {values.results}")
-
-
-def train(folder, hooks=()):
-    tf.estimator.train_and_evaluate(
-        tf.estimator.Estimator(model_fn, folder),
-        tf.estimator.TrainSpec(input_fn, max_steps=20, hooks=hooks),
-        tf.estimator.EvalSpec(input_fn, steps=1, start_delay_secs=0, throttle_secs=0),
-    )
-"""
-    + _MODEL
-)
 
 
 @pytest.mark.parametrize("task", ["chief", "ps 0"])
@@ -470,7 +288,7 @@ def test_a_task_that_is_gone_for_good_fails_the_job_and_is_named(train, tmp_path
     ],
 )
 def test_a_stopped_task_is_named_then_killed_and_restarted(
-    train, tmp_path, task, options, strategy
+    train, tmp_path, saved_step, task, options, strategy
 ):
     job = train(
         (*options, "--heartbeat-timeout", "10"),
@@ -482,7 +300,7 @@ def test_a_stopped_task_is_named_then_killed_and_restarted(
     assert _pid(job, task, life=1)
     (tmp_path / "go_on").touch()
     assert job.end() == 0, job.text
-    assert _saved_step(tmp_path) >= 100
+    assert saved_step() >= 100
 
 
 _BLOCKS = """

@@ -1,6 +1,6 @@
 """How the GPUs of a machine are divided among the tasks of a local job."""
 
-import sys
+import tempfile
 
 import pytest
 
@@ -19,9 +19,13 @@ def _job(workers=1, ps=0, evaluator=0, **env):
 def _divide(job, count=0, per_worker=None, environ=None):
     """Return the GPUs of each task, and what the user is told."""
     said = []
-    found = gpus.environ_of_tasks(
-        job, per_worker, environ or {}, said.append, lambda: count
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        for index in range(count):
+            open(f"{folder}/nvidia{index}", "x").close()
+        open(f"{folder}/nvidiactl", "x").close()  # which is no GPU
+        found = gpus.environ_of_tasks(
+            job, per_worker, environ or {}, said.append, f"{folder}/nvidia[0-9]*"
+        )
     visible = {str(task): it["CUDA_VISIBLE_DEVICES"] for task, it in found.items()}
     assert len({it.get(_GROWTH) for it in found.values()}) <= 1
     growth = {it.get(_GROWTH) for it in found.values()} - {None}
@@ -33,10 +37,8 @@ def _divide(job, count=0, per_worker=None, environ=None):
     [
         (2, None, {"chief": "0", "worker 0": "1", "evaluator": ""}),
         (3, None, {"chief": "0", "worker 0": "1", "evaluator": "2"}),
-        (4, 2, {"chief": "0,1", "worker 0": "2,3", "evaluator": ""}),
         (5, 2, {"chief": "0,1", "worker 0": "2,3", "evaluator": "4"}),
         (2, 0, {"chief": "", "worker 0": "", "evaluator": ""}),
-        (0, 0, {"chief": "", "worker 0": "", "evaluator": ""}),
     ],
 )
 def test_each_trainer_gets_its_own_and_an_evaluator_what_is_left(
@@ -44,6 +46,12 @@ def test_each_trainer_gets_its_own_and_an_evaluator_what_is_left(
 ):
     job = _job(ps=1, evaluator=1)
     assert _divide(job, count, per_worker)[:2] == ({"ps 0": "", **visible}, set())
+
+
+def test_a_single_trainer_gets_all():
+    job = _job(workers=0, evaluator=1)
+    assert _divide(job, 3)[0] == {"chief": "0,1,2", "evaluator": ""}
+    assert _divide(job, 3, per_worker=1)[0] == {"chief": "0", "evaluator": "1"}
 
 
 def test_trainers_that_share_a_gpu_take_its_memory_as_they_need_it():
@@ -104,39 +112,15 @@ def test_a_list_for_the_tasks_wins():
             "2 tasks train on 0.5 GPU each, which is 1 GPU, and this process sees 0; "
             "start fewer, or give a smaller --gpus-per-worker",
         ),
-        (8, 1.5, "--gpus-per-worker is 1.5; give a whole number, or less than 1"),
+        (
+            8,
+            1.5,
+            "a task takes 1.5 GPU; give a whole number with --gpus-per-worker, or less "
+            "than 1",
+        ),
     ],
 )
 def test_what_cannot_be_divided_is_refused(count, per_worker, problem):
     with pytest.raises(ConfigError) as refusal:
         _divide(_job(), count, per_worker)
     assert str(refusal.value) == problem
-
-
-class _Driver:
-    """Stands for pynvml."""
-
-    def nvmlInit(self):
-        pass
-
-    nvmlShutdown = nvmlInit
-
-    def nvmlDeviceGetCount(self):
-        return 4
-
-
-def test_the_driver_says_how_many_there_are(monkeypatch, tmp_path):
-    (tmp_path / "nvidia0").touch()
-    devices, driver = str(tmp_path / "nvidia[0-9]*"), tmp_path / "gpus"
-    monkeypatch.setitem(sys.modules, "pynvml", _Driver())
-    assert gpus.gpu_count(devices) == 4
-    monkeypatch.setitem(sys.modules, "pynvml", None)  # not installed
-    assert gpus.gpu_count(devices, str(driver)) == 0
-    for name in ("0000:01:00.0", "0000:02:00.0"):
-        (driver / name).mkdir(parents=True)
-    assert gpus.gpu_count(devices, str(driver)) == 2
-
-
-def test_a_machine_without_a_gpu_is_asked_in_no_time(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "pynvml", _Driver())
-    assert gpus.gpu_count(str(tmp_path / "nvidia[0-9]*")) == 0

@@ -19,11 +19,8 @@ parser.add_argument("--save_steps", type=int, default=100_000)
 parser.add_argument("--steps", type=int, default=1_000_000)
 parser.add_argument("--at", help="where the program sends itself the signal")
 parser.add_argument("--signal", default="SIGTERM")
-parser.add_argument("--raise", action="store_true", dest="raises")
 parser.add_argument("--slow_save_secs", type=float, default=0)
-parser.add_argument(
-    "--hang", choices=["python", "tensorflow", "end"], help="in step 5, or at the end"
-)
+parser.add_argument("--hang", choices=["python", "tensorflow"], help="in step 5")
 args = parser.parse_args()
 if args.no_eager:
     tf.compat.v1.disable_eager_execution()
@@ -108,10 +105,6 @@ class Step(tf.estimator.SessionRunHook):
         come_to(f"step {step}")
         time.sleep(600 if args.hang == "python" and step == 5 else args.step_secs)
 
-    def end(self, session):
-        if args.hang == "end":
-            threading.Event().wait()
-
     def steps_until_due(self, global_step):
         """Run several steps in one call."""
 
@@ -145,12 +138,7 @@ config = tf.estimator.RunConfig(
 )
 estimator = tf.estimator.Estimator(model_fn, config=config)
 if args.only_train:
-    try:
-        estimator.train(input_fn, hooks=[Step()], max_steps=args.steps)
-    except KeyboardInterrupt:
-        if args.raises:
-            raise LookupError("of the program itself") from None
-        raise
+    estimator.train(input_fn, hooks=[Step()], max_steps=args.steps)
 else:
     tf.estimator.train_and_evaluate(
         estimator,

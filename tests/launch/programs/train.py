@@ -1,7 +1,6 @@
 """An untouched Estimator script, which says who it is and how far it has come."""
 
 import argparse
-import json
 import os
 import time
 
@@ -15,13 +14,12 @@ parser.add_argument("--log_steps", type=int, default=100)
 parser.add_argument("--eval_secs", type=int, help="between two evaluations")
 parser.add_argument("--step_secs", type=float, default=0.0)
 parser.add_argument("--gate", action="append", default=[], metavar="STEP:FILE")
-parser.add_argument("--end_gate", metavar="FILE", help="awaited after the last step")
 parser.add_argument("--strategy", choices=["none", "mwms", "ps"], default="none")
 parser.add_argument("--sync", type=int, help="replicas of a SyncReplicasOptimizer")
 parser.add_argument("--timeout_secs", type=int, default=60)
 parser.add_argument("--nan_at", type=int)
 parser.add_argument("--stop_at", type=int)
-parser.add_argument("--fail_in", choices=["input_fn", "hook", "end"])
+parser.add_argument("--fail_in", choices=["input_fn", "hook"])
 args = parser.parse_args()
 print("pid", os.getpid(), flush=True)
 
@@ -60,15 +58,10 @@ def wait_at_gates(step):
     """Wait at a gate's step until its file is there."""
     for gate in args.gate:
         at, file = gate.split(":")
-        if step >= int(at):
-            wait_for_file(file)
-
-
-def wait_for_file(file):
-    deadline = time.monotonic() + 240
-    while not os.path.exists(file):
-        assert time.monotonic() < deadline, f"{file} was not made"
-        time.sleep(0.02)
+        deadline = time.monotonic() + 240
+        while step >= int(at) and not os.path.exists(file):
+            assert time.monotonic() < deadline, f"{file} was not made"
+            time.sleep(0.02)
 
 
 class Tell(tf.estimator.SessionRunHook):
@@ -86,10 +79,6 @@ class Tell(tf.estimator.SessionRunHook):
             context.request_stop()
         if args.fail_in == "hook" and values.results == 30:
             raise tf.errors.UnavailableError(None, None, "a service that is away")
-
-    def end(self, session):
-        if args.end_gate:
-            wait_for_file(args.end_gate)
 
 
 def input_fn():
@@ -124,7 +113,4 @@ tf.estimator.train_and_evaluate(
         exporters=tf.estimator.FinalExporter("last", serving_input_fn),
     ),
 )
-task = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {})
-if args.fail_in == "end" and task.get("type") == "worker":
-    raise LookupError("after the training")
 print("done", flush=True)

@@ -53,44 +53,26 @@ class RayCluster:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self._next = 4  # of the last address
-        # What the nodes have that no test has taken, by address.
-        self.nodes = {"127.0.0.2": (1, 0), "127.0.0.3": (2, 0), "127.0.0.4": (2, 0)}
+        # The addresses of nodes that no test has taken.
+        self.nodes = {"127.0.0.2", "127.0.0.3", "127.0.0.4"}
         self._hear()
 
     @property
     def address(self):
         return self._told["address"]
 
-    @property
-    def has(self):
-        """What the nodes have, in words."""
-        gpus = {a: f" and {gpus} GPU" if gpus else "" for a, (_, gpus) in self._sorted}
-        return ", ".join(
-            f"{a} has {cpus} CPU{gpus[a]}" for a, (cpus, _) in self._sorted
-        )
-
-    @property
-    def sum(self):
-        """What all nodes have together, in words."""
-        cpus, gpus = map(sum, zip(*self.nodes.values(), strict=True))
-        return f"{cpus} CPU" + (f" and {gpus} GPU" if gpus else "")
-
-    @property
-    def _sorted(self):
-        return sorted(self.nodes.items())
-
     def add(self, num_gpus=0, **arguments):
         """Add a node; give its address, which no other has had."""
         self._next += 1
         address = f"127.0.0.{self._next}"
         self._ask(node_ip_address=address, num_gpus=num_gpus, **arguments)
-        self.nodes[address] = (2, num_gpus)
+        self.nodes.add(address)
         return address
 
     def kill(self, address):
         """Kill the raylet of a node, as a machine that is lost."""
         self._ask(kill=address)
-        del self.nodes[address]
+        self.nodes.remove(address)
 
     def close(self):
         try:

@@ -1,59 +1,42 @@
-"""What is shown of Ray's errors."""
+"""What is shown of Ray's errors, in one line."""
+
+import re
 
 
 def test_an_error_of_several_lines_is_one():
     from estimator_runtime.launch.backends.ray.errors import brief
 
     error = RuntimeError(
-        "Version mismatch: The cluster was started with:\n"
-        "    Ray: 2.59.0\n    Python: 3.10.1\n"
-        "This process on 10.0.0.1 was started with:\n"
-        "    Ray: 2.60.0\n    Python: 3.11.7\n"
+        "Version mismatch: The cluster was started with:\n    Ray: 2.59.0\n"
     )
     assert brief(error) == (
-        "Version mismatch: The cluster was started with: Ray: 2.59.0 Python: 3.10.1 This "
-        "process on 10.0.0.1 was started with: Ray: 2.60.0 Python: 3.11.7"
+        "Version mismatch: The cluster was started with: Ray: 2.59.0"
     )
 
 
-def test_of_an_actor_that_is_gone_it_is_why():
+def test_of_an_actor_that_is_gone_it_is_why_cut_and_without_numbers():
     from ray.core.generated.common_pb2 import ActorDiedErrorContext
     from ray.exceptions import ActorDiedError
 
     from estimator_runtime.launch.backends.ray.errors import brief
 
-    context = ActorDiedErrorContext(
-        actor_id=b"0" * 16,
-        class_name="TaskActor",
-        pid=7,
-        node_ip_address="10.0.0.1",
-        error_message="The actor is dead because its worker process has died. Worker "
-        "exit type: SYSTEM_ERROR Worker exit detail: End of file. " + "Advice. " * 50,
+    def shown(message):
+        context = ActorDiedErrorContext(
+            actor_id=b"0" * 16, class_name="TaskActor", error_message=message
+        )
+        return brief(ActorDiedError(context))
+
+    gone = (
+        "The actor died because its node has died. Node Id: 3cb819df\n"
+        "\tthe actor's node was terminated unexpectedly: too few heartbeats"
     )
-    text = brief(ActorDiedError(context))
-    assert text.startswith(
-        "The actor is dead because its worker process has died. Worker exit type: "
-        "SYSTEM_ERROR Worker exit detail: End of file. Advice. "
-    )
-    assert len(text) <= 300 and text.endswith(" ...")
-
-
-def test_of_an_actor_whose_node_is_gone_it_is_why_without_numbers():
-    from ray.core.generated.common_pb2 import ActorDiedErrorContext
-    from ray.exceptions import ActorDiedError
-
-    from estimator_runtime.launch.backends.ray.errors import brief
-
-    context = ActorDiedErrorContext(
-        actor_id=b"0" * 16,
-        class_name="TaskActor",
-        error_message="The actor died because its node has died. Node Id: 3cb819df\n"
-        "\tthe actor's node was terminated unexpectedly: too few heartbeats",
-    )
-    assert brief(ActorDiedError(context)) == (
+    assert shown(gone) == (
         "The actor died because its node has died. the actor's node was terminated "
         "unexpectedly: too few heartbeats"
     )
+    advised = shown("Its worker process has died. " + "Advice. " * 50)
+    assert re.fullmatch(r"Its worker process has died\. (Advice\. )+.*\.\.\.", advised)
+    assert len(advised) <= 300
 
 
 def test_of_an_actor_that_could_not_be_made_it_is_the_last_line_of_its_error():

@@ -5,7 +5,6 @@ import os
 import signal
 
 import pytest
-import tensorflow as tf
 
 pytestmark = pytest.mark.long(
     "nodes of a Ray cluster start, die and are found to be dead"
@@ -15,18 +14,15 @@ _PS = ("--workers", "1", "--ps", "1")
 _MWMS = ("--workers", "1")
 
 
-def _saved_step(tmp_path):
-    path = tf.train.latest_checkpoint(str(tmp_path / "model"))
-    return int(tf.train.load_checkpoint(path).get_tensor("global_step"))
-
-
 def _wait_at_gate(job, tasks=("chief", "worker 0")):
     for task in tasks:
         job.wait_for(rf"^{task} *\| step [4-9]\d$", timeout_secs=90)
 
 
 @pytest.mark.parametrize("victim", ["process", "actor"])
-def test_a_lost_worker_comes_back_in_place_and_no_step_is_lost(train, tmp_path, victim):
+def test_a_lost_worker_comes_back_in_place_and_no_step_is_lost(
+    train, tmp_path, saved_step, victim
+):
     job = train(
         _PS,
         *("--steps", "200", "--save_steps", "1000"),
@@ -45,11 +41,11 @@ def test_a_lost_worker_comes_back_in_place_and_no_step_is_lost(train, tmp_path, 
     (tmp_path / "end").touch()
     assert job.end(120) == 0, job.text
     assert job.steps() == sorted(job.steps()), "the global step fell"
-    assert _saved_step(tmp_path) >= 200
+    assert saved_step() >= 200
     assert "(2 of 3)" not in job.text
 
 
-def test_a_lost_actor_restarts_a_gang_from_its_checkpoint(train, tmp_path):
+def test_a_lost_actor_restarts_a_gang_from_its_checkpoint(train, tmp_path, saved_step):
     job = train(_MWMS, "--strategy", "mwms", "--gate", "40:go_on")
     _wait_at_gate(job)
     os.kill(job.actor_pid("worker 0"), signal.SIGKILL)
@@ -59,7 +55,7 @@ def test_a_lost_actor_restarts_a_gang_from_its_checkpoint(train, tmp_path):
     )
     (tmp_path / "go_on").touch()
     assert job.end(120) == 0, job.text
-    assert _saved_step(tmp_path) == 100
+    assert saved_step() == 100
     steps = job.steps()
     assert steps.count(1) == 1, "the training began anew"
     assert "(2 of 3)" not in job.text
@@ -93,7 +89,7 @@ _LARGE = ("--cpus-per-worker", "1.5")
 
 
 def test_a_lost_node_of_a_worker_costs_no_step_and_all_get_new_addresses(
-    train, lose_node, tmp_path
+    train, lose_node, saved_step
 ):
     job = train((*_PS, *_LARGE), "--save_steps", "1000", "--gate", "40:go_on")
     _wait_at_gate(job)
@@ -101,12 +97,12 @@ def test_a_lost_node_of_a_worker_costs_no_step_and_all_get_new_addresses(
     assert job.end(150) == 0, job.text
     assert lost not in {job.node("chief"), job.node("worker 0")}
     assert job.steps() == sorted(job.steps()), "the global step fell"
-    assert _saved_step(tmp_path) >= 100
+    assert saved_step() >= 100
     assert "(2 of 3)" not in job.text
 
 
 def test_a_lost_node_of_the_chief_costs_one_save_interval_at_most(
-    train, lose_node, tmp_path
+    train, lose_node, saved_step
 ):
     job = train((*_PS, *_LARGE), "--save_steps", "20", "--gate", "40:go_on")
     _wait_at_gate(job)
@@ -116,12 +112,12 @@ def test_a_lost_node_of_the_chief_costs_one_save_interval_at_most(
     # Two trainers may each be a step beyond the interval when it is saved.
     falls = [a - b for a, b in itertools.pairwise(job.steps()) if b < a]
     assert all(fall < 2 * 20 + 2 for fall in falls)
-    assert _saved_step(tmp_path) >= 100
+    assert saved_step() >= 100
     assert "(2 of 3)" not in job.text
 
 
 def test_a_lost_node_of_a_gang_takes_it_back_to_its_checkpoint(
-    train, lose_node, tmp_path
+    train, lose_node, saved_step
 ):
     arguments = ("--strategy", "mwms", "--save_steps", "20", "--gate", "40:go_on")
     job = train((*_MWMS, *_LARGE), *arguments)
@@ -130,7 +126,7 @@ def test_a_lost_node_of_a_gang_takes_it_back_to_its_checkpoint(
     assert job.end(150) == 0, job.text
     assert lost not in {job.node("chief"), job.node("worker 0")}
     assert job.steps().count(1) == 1, "the training began anew"
-    assert _saved_step(tmp_path) == 100
+    assert saved_step() == 100
     assert "(2 of 3)" not in job.text
 
 

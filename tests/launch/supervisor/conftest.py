@@ -3,8 +3,7 @@
 import pytest
 
 from estimator_runtime.launch import Job
-from estimator_runtime.launch.supervisor.machine import TaskState
-from estimator_runtime.launch.supervisor.policies import JobState
+from estimator_runtime.launch.supervisor.machine import JobState, TaskState
 from estimator_runtime.launch.supervisor.restart_policy import Budget
 
 

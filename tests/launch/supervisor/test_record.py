@@ -5,7 +5,6 @@ import shutil
 
 import pytest
 
-from estimator_runtime.checkpoint.restore import recovery
 from estimator_runtime.launch import Job
 from estimator_runtime.launch.supervisor.record import Record
 from estimator_runtime.launch.task import Run, Task
@@ -38,29 +37,6 @@ def test_where_the_newest_lacks_a_file_the_one_before_is_safe(saved, tmp_path, l
     for rest in tmp_path.glob("model.ckpt-10.*"):
         rest.unlink()
     assert checkpoint(tmp_path) == (None, None)
-
-
-def test_the_shown_step_is_read_again_only_when_the_folder_has_changed(
-    saved, tmp_path, monkeypatch
-):
-    shutil.copytree(saved, tmp_path, dirs_exist_ok=True)
-    assert _record().saved_step() is None
-    record = _record(tmp_path)
-    plans, plan = [], recovery.plan
-    monkeypatch.setattr(recovery, "plan", lambda f: plans.append(f) or plan(f))
-    assert [record.saved_step() for _ in range(3)] == [20, 20, 20]
-    assert len(plans) == 1
-    (tmp_path / "model.ckpt-20.index").unlink()
-    assert [record.saved_step() for _ in range(2)] == [10, 10]
-    assert len(plans) == 2
-    # TensorFlow replaces the file; its name is in the folder already.
-    (tmp_path / "new").write_text((tmp_path / "checkpoint").read_text())
-    (tmp_path / "new").replace(tmp_path / "checkpoint")
-    assert (record.saved_step(), len(plans)) == (10, 3)
-
-
-def test_a_folder_that_is_not_there_has_no_checkpoint(tmp_path):
-    assert checkpoint(tmp_path / "none") == (None, None)
 
 
 def test_tasks_that_train_several_models_have_the_same_folders_in_the_same_order(

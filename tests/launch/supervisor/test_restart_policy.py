@@ -14,7 +14,6 @@ from tensorflow.python.training.basic_session_run_hooks import (
 from estimator_runtime import errors, reporting
 from estimator_runtime.checkpoint.restore.session_creator import (
     MissingVariablesError,
-    OtherShapesError,
 )
 from estimator_runtime.launch.supervisor.machine import TaskState
 from estimator_runtime.launch.supervisor.restart_policy import Budget, Failure
@@ -96,18 +95,12 @@ def _reported(error):
     [
         (NanLossDuringTrainingError, True),
         (errors.ConfigError, True),
-        (errors.ConfigTypeError, True),
-        (errors.CompatibilityError, True),
-        (errors.UsageError, True),
         (SyntaxError, True),
-        (IndentationError, True),
         (ModuleNotFoundError, True),
-        (errors.EstimatorRuntimeError, True),
         (type("OtherConfigError", (errors.ConfigError,), {}), True),
         (ConfigError, False),
         (errors.CheckpointError, False),
         (MissingVariablesError, True),
-        (OtherShapesError, True),
         (errors.PeerTimeoutError, False),
         (KeyError, False),
     ],
@@ -122,15 +115,12 @@ def test_an_error_that_would_repeat_is_not_tried_again(error, is_final):
     "error, is_of_program",
     [
         (tf.errors.AbortedError, False),
-        (tf.errors.CancelledError, False),
-        (tf.errors.DeadlineExceededError, False),
         (tf.errors.UnavailableError, False),
         (type("Lost", (tf.errors.UnavailableError,), {}), False),
         (errors.PeerTimeoutError, False),
         (AbortedError, True),
         (concurrent.futures.CancelledError, True),
         (tf.errors.InternalError, True),
-        (MissingVariablesError, True),
         (KeyError, True),
     ],
 )

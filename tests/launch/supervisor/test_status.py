@@ -10,6 +10,12 @@ from estimator_runtime.launch.supervisor.status import Status
 class _Record(types.SimpleNamespace):
     """The record of a job whose newest checkpoint is of the step that a test gives."""
 
+    saved, restarts, model_dir = None, 0, "/m"
+
+    def __init__(self, job):
+        of = {task: types.SimpleNamespace(path=f"/m/{task}.log") for task in job.tasks}
+        super().__init__(logs=types.SimpleNamespace(of=of))
+
     def saved_step(self):
         return self.saved
 
@@ -18,10 +24,7 @@ class _Record(types.SimpleNamespace):
 def look(job_of):
     """Return (a function that gives the status at a time, tasks by name, record)."""
     job, tasks = job_of(replicas={"chief": 1, "worker": 1, "ps": 1, "evaluator": 1})
-    logs = types.SimpleNamespace(
-        of={task: types.SimpleNamespace(path=f"/m/{task}.log") for task in job.tasks}
-    )
-    record = _Record(saved=None, restarts=0, model_dir="/m", logs=logs)
+    record = _Record(job)
     for state in tasks.values():
         state.hear({"imported": True}, now=0.0)
     return Status(job, record).now, tasks, record
@@ -57,11 +60,7 @@ def test_a_job_has_the_steps_and_the_rates_that_its_tasks_report(look):
 
 def test_a_row_says_what_a_task_does_before_its_first_step(job_of):
     job, tasks = job_of(replicas={"chief": 1}, is_started=False)
-    logs = types.SimpleNamespace(
-        of={task: types.SimpleNamespace(path=None) for task in job.tasks}
-    )
-    record = _Record(saved=None, restarts=0, model_dir=None, logs=logs)
-    status, chief, seen = Status(job, record), tasks["chief"], []
+    status, chief, seen = Status(job, _Record(job)), tasks["chief"], []
     for report in (
         None,
         {"pid": 7},
@@ -167,14 +166,3 @@ def test_a_rate_is_that_of_the_last_seconds(look, steps, rates):
         tasks["chief"].hear({"step": step}, float(now))
         found.append(look(float(now)).rate)
     assert found == rates
-
-
-def test_the_progress_is_computed_once_a_second_at_most(job_of):
-    job, _ = job_of(replicas={"chief": 1})
-    logs = types.SimpleNamespace(
-        of={task: types.SimpleNamespace(path=None) for task in job.tasks}
-    )
-    record = _Record(saved=None, restarts=0, model_dir=None, logs=logs)
-    status = Status(job, record)
-    polled = [status.poll(now) is not None for now in (10.0, 10.9, 11.0, 11.5)]
-    assert polled == [True, False, True, False]

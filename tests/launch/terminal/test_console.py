@@ -4,7 +4,6 @@ import io
 import json
 import os
 import re
-import sys
 import threading
 
 import pytest
@@ -74,15 +73,6 @@ def test_lines_may_be_objects_of_json_without_rows_between_them():
     assert list(json.loads(texts[0])) == ["time", "task", "level", "message"]
 
 
-def test_a_terminal_shows_a_colour_for_each_task_and_a_status_line_below():
-    screen = _Terminal()
-    console = Console(screen, screen)
-    console.introduce(["chief"])
-    console.status([("", "step 3")])
-    console.write("chief", "loss")
-    assert screen.getvalue() == ("step 3\r\x1b[K\x1b[36mchief    | \x1b[0mloss\nstep 3")
-
-
 @pytest.mark.parametrize(
     ("variable", "value", "shown"),
     [
@@ -124,20 +114,6 @@ def test_lines_go_above_the_rows_which_stay_below_and_change_in_place():
     console.say("the end")
     assert _seen(screen.getvalue())[2:] == [
         "launcher | restarting it",
-        "launcher | the end",
-        "",
-    ]
-
-
-def test_rows_that_are_kept_stay_above_the_lines_that_follow():
-    screen = _Terminal()
-    console = Console(screen, screen)
-    console.status([("chief", "done"), ("total", "9/9")])
-    console.keep_status()
-    console.say("the end")
-    assert _seen(screen.getvalue()) == [
-        "chief    | done",
-        "total    | 9/9",
         "launcher | the end",
         "",
     ]
@@ -200,17 +176,6 @@ def test_a_reader_who_has_left_does_not_stop_the_job():
     console.say("nobody reads this")
 
 
-def test_a_process_without_standard_streams_writes_nothing(monkeypatch):
-    monkeypatch.setattr(sys, "stdout", None)
-    monkeypatch.setattr(sys, "stderr", None)
-    console = Console()
-    console.write("chief", "line", is_error=False)
-    console.say("nobody reads this")
-    console.status([("total", "0/9")])
-    console.conclude("nor this", is_failure=False)
-    assert not console.is_terminal
-
-
 @pytest.fixture
 def pipe():
     """Return a file to read from, and the file to write to, both of a pipe."""
@@ -230,16 +195,13 @@ def _fill(console, lines):
     return not thread.is_alive()
 
 
-def test_a_reader_who_pauses_does_not_stop_the_job_and_is_told_of_as_behind(pipe):
+def test_a_reader_who_pauses_does_not_stop_the_job(pipe):
     reading, writing = pipe
     console = Console(io.StringIO(), writing)
-    assert not console.is_behind()
     assert _fill(console, 2000)
-    assert console.is_behind()
     read = [reading.readline() for _ in range(2000)]
     assert read == [f"launcher | {n} {'x' * 1000}\n" for n in range(2000)]
     console.flush()
-    assert not console.is_behind()
 
 
 def test_what_nobody_reads_is_left_out_in_the_end_and_that_is_said(pipe):
@@ -253,16 +215,6 @@ def test_what_nobody_reads_is_left_out_in_the_end_and_that_is_said(pipe):
     assert line == "... lines left out here: they were not read in time ...\n"
     console.say("now")
     assert reading.readline() == "launcher | now\n"
-
-
-def test_the_order_stays_where_both_streams_are_one_file(tmp_path):
-    with open(tmp_path / "out", "w") as out, open(tmp_path / "out", "a") as err:
-        console = Console(out, err)
-        for n in range(100):
-            console.write("chief", str(n), is_error=bool(n % 2))
-        console.flush()
-    lines = (tmp_path / "out").read_text().splitlines()
-    assert lines == [f"chief    | {n}" for n in range(100)]
 
 
 def test_standard_error_does_not_wait_for_the_reader_of_standard_output(pipe):

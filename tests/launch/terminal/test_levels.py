@@ -55,14 +55,6 @@ def test_the_instructions_of_a_hidden_warning_are_hidden_too():
         assert [line for line in lines if not hidden.hides(line)] == shown
 
 
-def test_an_indented_line_is_hidden_below_a_hidden_message_only():
-    hidden = levels.LevelFilter("warning")
-    assert hidden.hides("INFO:tensorflow:'serving_default' : input must be a Tensor.")
-    assert hidden.hides(" Received: {'x': <tf.Tensor 'Placeholder:0'>}")
-    assert not hidden.hides("printed")
-    assert not hidden.hides(" Received: {'x': 1}")
-
-
 def test_a_traceback_that_a_hidden_line_interrupts_is_shown_whole():
     hidden = levels.LevelFilter("warning")
     lines = ["Traceback (most recent call last):", '  File "a.py", line 1', "    f()"]

@@ -18,7 +18,7 @@ def group_ops(optimizer, loss, step):
     return tf.group(optimizer.minimize(loss), tf1.assign_add(step, 1))
 
 
-@pytest.mark.parametrize("batches", range(1, 12))
+@pytest.mark.parametrize("batches", [1, 4, 6, 8])
 def test_the_data_ends_at_any_offset_inside_a_run(batches, training):
     this = training.replace(model="dropout", batches=batches, train={"steps": None})
     outcome = this.ours(5)
@@ -28,7 +28,7 @@ def test_the_data_ends_at_any_offset_inside_a_run(batches, training):
     assert outcome.log[-1].startswith("Loss for final step: ")
 
 
-@pytest.mark.parametrize("batches", [4, 6, 7, 9])
+@pytest.mark.parametrize("batches", [4, 6])
 def test_the_data_ends_between_hooks_that_act(batches, training):
     this = training.replace(
         batches=batches,
@@ -51,7 +51,7 @@ def test_no_data_at_all_trains_nothing(training):
     assert outcome.checkpoints == [0]
 
 
-@pytest.mark.parametrize("batches", [0, 1, 8])
+@pytest.mark.parametrize("batches", [0, 8])
 def test_a_step_that_is_counted_without_its_data_ends_the_training_too(
     batches, training
 ):
@@ -66,7 +66,7 @@ def test_a_step_that_is_counted_without_its_data_ends_the_training_too(
     assert outcome.log[-1] == stock.log[-1]
 
 
-@pytest.mark.parametrize("batches", [1, 6, 7, 10, 11])
+@pytest.mark.parametrize("batches", [1, 6, 10])
 def test_a_step_that_counts_itself_and_then_lacks_data_has_no_result(batches):
     def losses(make_session):
         with tf.Graph().as_default():
@@ -98,7 +98,7 @@ def start_in_a_function(session, data):
 
 
 @pytest.mark.parametrize("start", [start_in_a_call, start_in_a_function])
-@pytest.mark.parametrize("steps_per_run", [3, 7, 100])
+@pytest.mark.parametrize("steps_per_run", [3, 100])
 def test_a_program_that_starts_its_data_again_at_their_end_meets_no_end(
     steps_per_run, start
 ):
@@ -124,26 +124,6 @@ def test_a_program_that_starts_its_data_again_at_their_end_meets_no_end(
     assert ours == sorted({1, *range(1, 11, steps_per_run), *range(10, 36)})
 
 
-def test_an_end_that_no_call_was_told_of_shows_in_a_function_too():
-    def steps(make_session):
-        with tf.Graph().as_default():
-            numbers = tf1.data.make_one_shot_iterator(tf.data.Dataset.range(5))
-            with tf.control_dependencies([numbers.get_next()]):
-                step = train.get_or_create_global_step().assign_add(1)
-            with make_session() as session:
-                while session.run(step) < 5:
-                    pass
-                with pytest.raises(tf.errors.OutOfRangeError):
-                    session.run_step_fn(
-                        lambda step_context: step_context.run_with_hooks(step)
-                    )
-                return session._tf_sess().run(train.get_global_step())
-
-    with options.use(options.TrainingOptions(steps_per_run=7)):
-        assert steps(er.MonitoredTrainingSession) == 5
-    assert steps(monitored_session.MonitoredTrainingSession) == 5
-
-
 def becomes_nan(features):
     """A linear model that gives NaN from its 13th step on."""
     step = tf.cast(train.get_global_step(), tf.float32)
@@ -151,7 +131,7 @@ def becomes_nan(features):
     return tf.matmul(features["x"], weights) + tf.where(step >= 12, float("nan"), 0.0)
 
 
-@pytest.mark.parametrize("save_steps", [4, 12, 13])
+@pytest.mark.parametrize("save_steps", [4, 13])
 def test_a_nan_is_an_error_at_stocks_step(save_steps, training):
     this = training.replace(
         model=becomes_nan, config={"save_checkpoints_steps": save_steps, **LOGS}
@@ -162,7 +142,7 @@ def test_a_nan_is_an_error_at_stocks_step(save_steps, training):
     assert outcome.log[-1] == "Model diverged with loss = NaN."
 
 
-@pytest.mark.parametrize("every", [4, 6, 13])
+@pytest.mark.parametrize("every", [4, 13])
 def test_a_nan_that_is_tolerated_stops_at_stocks_step(every, training, train_in_a_loop):
     def build():
         step = train.get_or_create_global_step()
@@ -242,7 +222,7 @@ def bad_record(data):
     return tf.data.Dataset.zip((numbers, data)).map(check)
 
 
-@pytest.mark.parametrize("save_steps", [3, 8, 40])
+@pytest.mark.parametrize("save_steps", [3, 40])
 def test_an_error_inside_a_run_is_raised_where_stock_raises_it(save_steps, training):
     this = training.replace(
         change_data=bad_record, config={"save_checkpoints_steps": save_steps, **LOGS}
@@ -287,112 +267,3 @@ def test_a_program_goes_on_after_an_error_as_with_single_steps():
         *({"loss": 20}, {"loss": 26}, "bad record"),
         *({"loss": 33}, "bad record", {"loss": 40}),
     ]
-
-
-class GivesUp(Exception):
-    """What a hook of the test raises."""
-
-
-@pytest.mark.parametrize("error", [GivesUp, KeyboardInterrupt])
-def test_steps_that_a_hook_prevents_are_not_counted_by_the_others(error):
-    def logged(make_session):
-        class RaisesOnce(train.SessionRunHook):
-            has_raised = False
-
-            def steps_until_due(self, global_step):
-                return None
-
-            def before_run(self, run_context):
-                trained = run_context.session.run(train.get_global_step())
-                if trained > 10 and not self.has_raised:
-                    self.has_raised = True
-                    raise error
-
-        log = []
-        with tf.Graph().as_default():
-            train_op = train.get_or_create_global_step().assign_add(1)
-            hooks = [
-                train.LoggingTensorHook(
-                    {"after": train_op}, 10, formatter=lambda v: log.append(v) or ""
-                ),
-                RaisesOnce(),
-                train.StopAtStepHook(last_step=32),
-            ]
-            with make_session(hooks=hooks) as session:
-                while not session.should_stop():
-                    try:
-                        session.run(train_op)
-                    except error:
-                        log.append("gave up")
-            return log
-
-    stock = logged(monitored_session.MonitoredTrainingSession)
-    with options.use(options.TrainingOptions(steps_per_run=7)):
-        assert logged(er.MonitoredTrainingSession) == stock
-    assert stock == [
-        *({"after": 1}, {"after": 11}, "gave up"),
-        *({"after": 21}, {"after": 31}),
-    ]
-
-
-class Reports(train.SessionRunHook):
-    """Is due after each fifth step; writes down what it gets, of every call."""
-
-    def __init__(self, *tensors):
-        self.fused_fetches = tensors
-        self.seen = []
-
-    def begin(self):
-        self._step = train.get_global_step()
-
-    def steps_until_due(self, global_step):
-        return 5 - global_step % 5
-
-    def before_run(self, run_context):
-        trained = run_context.session.run(self._step)
-        return train.SessionRunArgs(self.requests(trained))
-
-    def requests(self, trained):
-        return [self._step, *self.fused_fetches]
-
-    def after_run(self, run_context, run_values):
-        self.seen.append([float(value) for value in run_values.results])
-
-
-class ReportsWhenDue(Reports):
-    def requests(self, trained):
-        return super().requests(trained) if trained == 10 else [self._step]
-
-
-@pytest.mark.parametrize(
-    ("kind", "fetches", "steps"),
-    [
-        (Reports, lambda loss, weight: [loss], [0, 4, 9, 12]),
-        (Reports, lambda loss, weight: [loss, weight + 1], [0, 4, 9]),
-        (ReportsWhenDue, lambda loss, weight: [loss, weight + 1], [0, 4, 9, 12]),
-    ],
-    ids=["the step's own", "more than that", "more at times"],
-)
-def test_a_nan_inside_a_run_shows_a_hook_only_what_was_computed_for_it(
-    kind, fetches, steps, training, train_in_a_loop
-):
-    hooks = []
-
-    def build():
-        step = train.get_or_create_global_step()
-        features, labels = training._input_fn()
-        loss = tf.reduce_mean(tf.square(becomes_nan(features) - labels))
-        hooks[:] = [
-            kind(*fetches(loss, tf1.trainable_variables()[0][0, 0])),
-            train.NanTensorHook(loss, fail_on_nan_loss=False),
-        ]
-        return [train.AdamOptimizer(0.1).minimize(loss, step), loss], hooks
-
-    train_in_a_loop(build)
-    stock = {seen[0]: str(seen[1:2]) for seen in hooks[0].seen}
-    assert list(stock) == [*range(13)]
-    train_in_a_loop(build, 20)
-    ours = {seen[0]: str(seen[1:2]) for seen in hooks[0].seen}
-    assert list(ours) == steps
-    if kind is Reports:  # the other asks at other calls
-        assert ours.items() <= stock.items()

@@ -2,7 +2,7 @@
 
 import pytest
 import tensorflow as tf
-from tensorflow.python.training import monitored_session, training_util
+from tensorflow.python.training import monitored_session
 
 import estimator_runtime as er
 from estimator_runtime.config import options
@@ -96,11 +96,6 @@ def test_final_ops_go_on_with_the_random_numbers_of_the_steps(caplog):
     ]
 
 
-def test_final_ops_that_draw_nothing_keep_no_steps_from_being_fused(caplog):
-    assert final_ops("weights", 7) == final_ops("weights")
-    assert said(caplog) == []
-
-
 def test_a_log_at_the_end_goes_on_with_the_random_numbers_of_the_steps(
     train_in_a_loop, caplog
 ):
@@ -119,33 +114,4 @@ def test_a_log_at_the_end_goes_on_with_the_random_numbers_of_the_steps(
     assert said(caplog) == [
         f"{START}is run beside a LoggingTensorHook that draws random numbers, "
         "'drop/random_uniform/RandomUniform', at the end"
-    ]
-
-
-def test_branches_draw_the_same_where_each_request_is_placed_anew(
-    train_in_a_loop, caplog
-):
-    def model():
-        step = train.get_or_create_global_step()
-        weights = tf1.get_variable("weights", [8], initializer=tf1.ones_initializer())
-        total = tf.reduce_sum(weights)
-        tf1.summary.scalar("big", tf.cond(total > 9, lambda: total, lambda: 0.0))
-        # In stock, nothing but luck keeps hooks from reading it after its increment.
-        reads = [training_util._get_or_create_global_step_read(), step._graph_element]
-        with tf.control_dependencies(reads):
-            kept = tf.cond(
-                total > -9, lambda: tf.nn.dropout(weights, rate=0.5), lambda: weights
-            )
-        loss = tf.reduce_sum(tf.square(kept))
-        train_op = train.GradientDescentOptimizer(0.01).minimize(loss, step)
-        return train_op, [train.StopAtStepHook(last_step=20)]
-
-    config = tf1.ConfigProto()
-    config.graph_options.place_pruned_graph = True
-    arguments = {"config": config, "save_summaries_steps": 5}
-    stock, _ = train_in_a_loop(model, **arguments)
-    ours, _ = train_in_a_loop(model, 7, **arguments)
-    assert ours.variables == stock.variables
-    assert said(caplog) == [
-        f"{START}is placed anew for each request (place_pruned_graph)"
     ]

@@ -48,12 +48,6 @@ def test_a_closed_session_is_freed_without_the_garbage_collector(step):
         gc.enable()
 
 
-def test_each_session_of_a_graph_runs_several_steps_in_a_call(step):
-    for _ in range(2):
-        with er.MonitoredTrainingSession() as session:
-            assert [session.run(step) for _ in range(3)] == [1, 8, 15]
-
-
 class LosesItsSession(train.SessionRunHook):
     """Finds at some calls, the third if none are given, that the session is lost."""
 
@@ -68,12 +62,6 @@ class LosesItsSession(train.SessionRunHook):
         self.calls += 1
         if self.calls in self.lost_at:
             raise tf.errors.AbortedError(None, None, "lost")
-
-
-def test_a_session_that_is_made_again_runs_several_steps_in_a_call(step):
-    with er.MonitoredTrainingSession(hooks=[LosesItsSession()]) as session:
-        # Nothing is saved: the new session starts from step 0.
-        assert [session.run(step) for _ in range(5)] == [1, 8, 1, 8, 15]
 
 
 def test_sessions_that_are_made_again_add_nothing_to_the_graph(step):

@@ -2,7 +2,6 @@
 
 import threading
 
-import pytest
 import tensorflow as tf
 from tensorflow.python.training import monitored_session
 
@@ -40,48 +39,6 @@ def test_once_a_second_thread_calls_each_call_is_one_step(caplog):
         "steps_per_run=7: steps are run one by one, because the step is run by several "
         "threads"
     ]
-
-
-@pytest.mark.parametrize("kinds", [1, 2], ids=["the same step", "two requests"])
-def test_threads_together_go_no_further_past_the_last_step_than_in_stock(kinds):
-    threads, last = 4, 1000
-
-    def trained(make_session):
-        with tf.Graph().as_default():
-            step = train.get_or_create_global_step()
-            train_ops = [step.assign_add(1).op, tf.no_op()]
-            errors = []
-
-            def work(fetches):
-                try:
-                    while not session.should_stop():
-                        session.run(fetches)
-                except RuntimeError as error:  # another thread was the last
-                    errors.append(str(error))
-
-            hooks = [train.StopAtStepHook(last_step=last)]
-            with make_session(hooks=hooks) as session:
-                raw = session._tf_sess()
-                for _ in range(2):
-                    session.run(train_ops[:1])
-                workers = [
-                    threading.Thread(
-                        target=work, args=[train_ops[: 1 + number % kinds]]
-                    )
-                    for number in range(threads)
-                ]
-                for worker in workers:
-                    worker.start()
-                for worker in workers:
-                    worker.join()
-                assert set(errors) <= {"Run called even after should_stop requested."}
-                return raw.run(step)
-
-    with options.use(options.TrainingOptions(steps_per_run=100)):
-        ours = trained(er.MonitoredTrainingSession)
-    # Each may have a step under way when another's is the last, and begin one more.
-    assert last <= ours < last + 2 * threads
-    assert last <= trained(STOCK) < last + 2 * threads
 
 
 def test_a_run_of_steps_gets_its_data_from_another_thread():

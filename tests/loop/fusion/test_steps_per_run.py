@@ -72,13 +72,3 @@ def test_a_session_of_ones_own_takes_it_from_the_environment(monkeypatch):
                 values.append(session.run(step))
     # The first call is one step: another one might follow that takes turns with it.
     assert (values, count.runs) == ([1, 5, 9, 10], 4)
-
-
-def test_replace_changes_it_and_keeps_it():
-    config = tf.estimator.RunConfig(steps_per_run=5)
-    assert config.replace(save_summary_steps=7).steps_per_run == 5
-    assert config.replace(steps_per_run="auto").steps_per_run == "auto"
-    assert (config.steps_per_run, config.replace(steps_per_run=None).steps_per_run) == (
-        5,
-        1,
-    )

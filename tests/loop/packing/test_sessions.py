@@ -122,17 +122,6 @@ def dropout(features):
     return loss_of(tf.nn.relu(dense(net, 8, "second")), features["y"])
 
 
-def local_variable(features):
-    count = variable(
-        "count",
-        [],
-        initializer=tf1.zeros_initializer,
-        collections=[tf1.GraphKeys.LOCAL_VARIABLES],
-    )
-    loss = network(features)
-    return loss + 0.01 * count.assign_add(tf.reduce_sum(loss))
-
-
 def branches(features):
     loss = network(features)
     return tf.cond(loss > 0.6, lambda: loss * 2, lambda: loss + 1)
@@ -161,21 +150,6 @@ def in_a_loop(features):
         [0, features["x"]],
     )[1]
     return loss_of(tf.nn.relu(dense(net, 8, "first")), features["y"])
-
-
-def looked_up(features):
-    """A table on the worker."""
-    with tf1.device(WORKER):
-        table = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(
-                np.arange(9), np.arange(9)[::-1].copy(), tf.int64, tf.int64
-            ),
-            -1,
-        )
-        ids = table.lookup(tf.cast(features["c0"], tf.int64))
-    rows = tf.nn.embedding_lookup(variable("table", [9, 2]), ids)
-    net = tf.nn.relu(dense(tf.concat([features["x"], rows], 1), 8, "first"))
-    return loss_of(net, features["y"])
 
 
 def clipped(optimizer, loss, step):
@@ -257,13 +231,10 @@ def assert_equal(packed, plain):
     "optimizer",
     [
         lambda: train.GradientDescentOptimizer(0.1),
-        lambda: train.MomentumOptimizer(0.1, 0.9),
-        lambda: train.AdagradOptimizer(0.1),
         lambda: train.AdamOptimizer(0.1),
         lambda: train.FtrlOptimizer(0.1),
-        lambda: train.RMSPropOptimizer(0.1),
     ],
-    ids=["SGD", "Momentum", "Adagrad", "Adam", "FTRL", "RMSProp"],
+    ids=["SGD", "Adam", "FTRL"],
 )
 @pytest.mark.parametrize("model", [network, embeddings])
 def test_variables_are_equal_to_the_bit(cluster, model, optimizer):
@@ -280,19 +251,15 @@ def test_variables_are_equal_to_the_bit(cluster, model, optimizer):
     [
         partitioned,
         dropout,
-        local_variable,
         branches,
-        embeddings,
         same_ids,
         in_python,
         in_a_loop,
-        looked_up,
     ],
 )
-@pytest.mark.parametrize("ps_tasks", [1, 2])
-def test_each_kind_of_model_is_equal_to_the_bit(cluster, model, ps_tasks):
-    packed = run(cluster, model, pack=True, ps_tasks=ps_tasks)
-    assert_equal(packed, run(cluster, model, pack=False, ps_tasks=ps_tasks))
+def test_each_kind_of_model_is_equal_to_the_bit(cluster, model):
+    packed = run(cluster, model, pack=True, ps_tasks=2)
+    assert_equal(packed, run(cluster, model, pack=False, ps_tasks=2))
     assert len(packed.log) == 1
     assert "cross between tasks as" in packed.log[0]
 
@@ -416,28 +383,6 @@ def test_a_step_with_feeds_is_packed_where_they_are_placeholders(cluster):
     packed = run(cluster, model, pack=True, call=call)
     assert_equal(packed, run(cluster, model, pack=False, call=call))
     assert len(packed.log) == 1
-
-
-def test_run_options_trace_the_packed_step(cluster):
-    def call(session, train_op, loss):
-        metadata = tf1.RunMetadata()
-        wanted = tf1.RunOptions(output_partition_graphs=True)
-        value = session.run([train_op, loss], options=wanted, run_metadata=metadata)
-        received = [
-            node
-            for graph in metadata.partition_graphs
-            for node in graph.node
-            if node.op == "_Recv"
-            and node.attr["send_device"].s != node.attr["recv_device"].s
-        ]
-        return value[1], len(received)
-
-    packed = run(cluster, network, pack=True, steps=2, call=call)
-    plain = run(cluster, network, pack=False, steps=2, call=call)
-    assert [count for _, count in packed.results] == [2, 2]
-    assert [count for _, count in plain.results] == [16, 16]
-    for mine, other in zip(packed.results, plain.results, strict=True):
-        assert mine[0] == other[0]
 
 
 def test_steps_that_take_turns_are_each_packed(cluster):

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from estimator_runtime.loop.packing.step import CannotPack, NothingToPack
-from estimator_runtime.loop.packing.transfers import MAX_BYTES, StepTransfers
+from estimator_runtime.loop.packing.transfers import StepTransfers
 
 tf1 = tf.compat.v1
 
@@ -44,74 +44,6 @@ def test_the_weights_cross_as_one_tensor_and_the_gradients_as_another(cluster):
     assert (cluster.crossing(train_op), cluster.crossing(copy)) == (21, 2)
 
 
-def test_each_parameter_server_has_packs_of_its_own(cluster):
-    with cluster.devices(ps_tasks=2):
-        train_op = trained(network(layers=5))
-    step = cluster.pack(train_op)
-    _, (copy,) = step.substitutes([], [train_op])
-    # The learning rate crosses to both.
-    assert (cluster.crossing(train_op), cluster.crossing(copy)) == (22, 4)
-
-
-def test_a_large_tensor_crosses_alone(cluster):
-    with cluster.devices():
-        small = [variable(f"small_{i}", [8]) for i in range(3)]
-        large = variable("large", [257, 256])
-        loss = tf.add_n([tf.reduce_sum(each) for each in (*small, large)])
-    transfers = StepTransfers(cluster.step(loss.op), cluster.task_of())
-    (pack,) = transfers.packs
-    assert [tensor.shape.as_list() for tensor in pack.tensors] == [[8]] * 3
-    assert (transfers.count, transfers.packed_count) == (4, 2)
-
-
-def test_a_pack_gets_no_further_tensors_when_it_is_large(cluster):
-    each_bytes = 4 * 256 * 256
-    with cluster.devices():
-        parts = [variable(f"v{i}", [256, 256]) for i in range(6)]
-        loss = tf.add_n([tf.reduce_sum(each) for each in parts])
-    transfers = StepTransfers(cluster.step(loss.op), cluster.task_of())
-    assert [len(pack.tensors) for pack in transfers.packs] == [
-        MAX_BYTES // each_bytes,
-        2,
-    ]
-
-
-def test_tensors_of_unknown_size_are_packed_among_themselves_with_their_shapes(cluster):
-    with tf1.device(cluster.ps):
-        known = [tf.random.normal([8], seed=i) for i in range(2)]
-        unknown = [tf1.placeholder(tf.float32, [None, None, 4]) for _ in range(4)]
-        unknown = [tf.identity(each) for each in unknown]
-    with tf1.device(cluster.worker):
-        used = [tf.identity(each) for each in (*known, *unknown)]
-    transfers = StepTransfers(
-        cluster.step(*(each.op for each in used)), cluster.task_of()
-    )
-    assert sorted(pack.shapes for pack in transfers.packs if pack.is_known) == [
-        ((8,), (8,))
-    ]
-    assert [p.shapes for p in transfers.packs if not p.is_known] == [
-        ((None, None, 4),) * 4
-    ]
-    assert (transfers.count, transfers.packed_count) == (6, 1 + 2)
-
-
-@pytest.mark.parametrize(
-    "add, is_packed",
-    [
-        (lambda a, b, c: tf.add_n([a, b, c]), False),
-        (lambda a, b, c: a + tf.identity(tf.reshape(b, [8]) + c), False),
-        (lambda a, b, c: (a * 1 + b) * c, True),
-    ],
-    ids=["sum of three", "two sums that are joined", "sum of two"],
-)
-def test_the_terms_of_a_sum_of_three_cross_alone(cluster, add, is_packed):
-    """TensorFlow may overwrite any one of them, and starts with that one."""
-    with cluster.devices():
-        total = add(*(variable(f"v{i}", [8]) for i in "abc"))
-    transfers = StepTransfers(cluster.step(total.op), cluster.task_of())
-    assert [len(pack.tensors) for pack in transfers.packs] == [3] * is_packed
-
-
 def test_tensors_of_different_levels_are_not_packed_together(cluster):
     with cluster.devices():
         first, second = variable("first", [8]), variable("second", [8])
@@ -148,25 +80,6 @@ def test_a_tensor_that_waits_for_a_queue_is_packed_with_none_that_does_not(clust
     np.testing.assert_array_equal(values, [16, 16])
 
 
-@pytest.mark.parametrize("seed, is_copied", [(None, True), (7, False)])
-def test_a_random_op_is_copied_only_if_it_has_no_seed(cluster, seed, is_copied):
-    with cluster.devices():
-        weights = [
-            variable(f"v{i}", [3], initializer=tf1.ones_initializer) for i in "ab"
-        ]
-        more = [variable(f"v{i}", [3], initializer=tf1.ones_initializer) for i in "cd"]
-        size = tf.cast(
-            tf.reduce_sum(tf.add_n(list(map(tf.identity, weights)))), tf.int32
-        )
-        noise = tf.random.normal(tf.reshape(size, [1]), seed=seed)
-        loss = tf.reduce_sum(noise) + tf.reduce_sum(more[0]) + tf.reduce_sum(more[1])
-    step = cluster.pack(loss.op)
-    (_, drawn), _ = step.substitutes([loss, noise], [])
-    # With a seed, what the size of the noise depends on is not packed.
-    assert (drawn is not noise) is is_copied
-    assert step.packed_count == (1 if is_copied else 3)
-
-
 def test_copies_stay_on_the_device_that_the_program_names(cluster):
     with cluster.devices():
         weights = [variable(f"v{i}", [3]) for i in "ab"]
@@ -178,25 +91,6 @@ def test_copies_stay_on_the_device_that_the_program_names(cluster):
     (copy,), (target,) = cluster.pack(update).substitutes([loss], [update])
     assert copy.device == "/job:worker/task:0/device:CPU:1"
     assert target.device == "/job:ps/replica:0/task:0/device:CPU:1"
-
-
-def lookup_in_a_branch(weights):
-    return tf.cond(weights[0][0] > 0, lambda: weights[0] + 1, lambda: weights[1] + 2)
-
-
-def test_a_branch_runs_as_a_whole_and_its_results_are_the_same(cluster):
-    with cluster.devices():
-        weights = [
-            variable(f"v{i}", [3], initializer=tf1.ones_initializer) for i in "ab"
-        ]
-        values = [tf.identity(each) for each in weights]
-        loss = lookup_in_a_branch(values) + values[0]
-        init = tf1.global_variables_initializer()
-    step = cluster.pack(loss.op)
-    (copy,), _ = step.substitutes([loss], [])
-    with tf1.Session(cluster.master) as session:
-        session.run(init)
-        np.testing.assert_array_equal(*session.run([loss, copy]))
 
 
 def reference_variable():
@@ -244,21 +138,6 @@ def test_a_step_that_cannot_be_packed_says_why(cluster, make, reason):
     with pytest.raises(CannotPack, match=f"^{reason}$"):
         cluster.pack(result.op)
     assert len(tf1.get_default_graph().get_operations()) == before
-
-
-def test_a_loop_of_tensorflow_1_that_a_hook_fetches_is_not_packed(cluster):
-    with cluster.devices():
-        loss = network()
-        train_op = trained(loss)
-        frame = {"frame_name": "loop", "is_constant": False, "parallel_iterations": 1}
-        entered = tf.raw_ops.Enter(data=loss, **frame)
-        merged = tf.raw_ops.Merge(inputs=[entered, entered])[0]
-        again = tf.raw_ops.NextIteration(data=merged + 1)
-        merged.op._update_input(1, again)
-        out = tf.raw_ops.Exit(data=merged)
-    step = cluster.pack(train_op)
-    with pytest.raises(CannotPack, match=r"^has control flow of TensorFlow 1, "):
-        step.substitutes([out], [train_op])
 
 
 def test_an_op_without_a_task_of_its_own_is_not_packed(cluster):
@@ -355,22 +234,3 @@ def test_control_dependencies_are_kept(cluster):
         session.run(init)
         for expected in (3, 7, 15):
             np.testing.assert_array_equal(session.run(copy), [expected] * 2)
-
-
-def test_what_hooks_fetch_is_computed_from_the_packed_step(cluster):
-    with cluster.devices():
-        loss = network(layers=2)
-        train_op = trained(loss)
-        doubled = 2 * loss
-        weight = tf1.trainable_variables()[0].read_value()
-    step = cluster.pack(train_op, loss.op)
-    (copy, twice, read), (target,) = step.substitutes(
-        [loss, doubled, weight], [train_op]
-    )
-    assert loss.op.name not in cluster.step(twice.op, target).ops
-    assert copy.op.name in cluster.step(twice.op).ops
-    assert read is weight  # it does not depend on the step
-    # The same again adds nothing.
-    before = len(tf1.get_default_graph().get_operations())
-    assert step.substitutes([doubled], []) == ([twice], [])
-    assert len(tf1.get_default_graph().get_operations()) == before

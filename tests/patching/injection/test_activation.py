@@ -89,24 +89,6 @@ def test_a_program_without_tensorflow_imports_one_small_module_more(environment)
     assert sorted(set(after) - set(before)) == ["_estimator_runtime_startup"]
 
 
-def test_a_program_that_only_looks_for_tensorflow_gets_nothing_of_the_runtime(
-    environment,
-):
-    environment.command("enable")
-    program = """
-import importlib.util, sys
-spec = importlib.util.find_spec("tensorflow")
-print("estimator_runtime" in sys.modules, spec.loader.get_filename("tensorflow") == spec.origin)
-spec.loader = loader = importlib.util.LazyLoader(spec.loader)
-sys.modules["tensorflow"] = tensorflow = importlib.util.module_from_spec(spec)
-loader.exec_module(tensorflow)
-import estimator_runtime as er
-print("tensorflow.python" in sys.modules, tensorflow.estimator.RunConfig is er.RunConfig)
-"""
-    done = environment.run("-c", program)
-    assert done.stdout.splitlines() == ["False True", "False True"], done.stderr
-
-
 def test_one_run_is_switched_off_by_a_variable(environment):
     environment.command("enable")
     off = {"ESTIMATOR_RUNTIME_AUTO": "0"}
@@ -143,18 +125,3 @@ def test_packages_that_cannot_run_estimators_cost_a_line_and_not_the_program(
         "estimator-runtime: not activated: TensorFlow 2.9.0 is too old; install 2.15 "
         "to 2.21, such as: pip install tensorflow==2.15.1\n"
     )
-
-
-def test_the_watcher_stays_among_the_finders_that_other_threads_go_along(environment):
-    environment.command("enable")
-    program = """
-import sys
-before = list(sys.meta_path)
-import tensorflow
-print([each for each in before if each not in sys.meta_path])
-import tensorflow_estimator
-import estimator_runtime as er
-print(tensorflow.estimator.RunConfig is er.RunConfig)
-"""
-    done = environment.run("-c", program)
-    assert done.stdout.splitlines() == ["[]", "True"], done.stderr

@@ -1,16 +1,11 @@
 """Processes that a program starts have the runtime as it has, however it starts them."""
 
 import os
-import pathlib
-import pickle
 import subprocess
 import sys
-import sysconfig
 import venv
 
 import pytest
-
-import estimator_runtime
 
 CHILD = """
 import tensorflow as tf
@@ -126,41 +121,3 @@ def test_the_choice_of_legacy_keras_is_not_for_another_python(
         **variables,
     )
     assert done.stdout.strip() == expected, done.stderr
-
-
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_a_child_of_a_parent_that_found_the_packages_by_itself_has_them_too(
-    tmp_path, method
-):
-    """As with `sys.path.insert`, and neither PYTHONPATH nor site-packages."""
-    folders = [
-        str(pathlib.Path(estimator_runtime.__file__).parents[1]),
-        sysconfig.get_path("purelib"),
-    ]
-    (tmp_path / "child.py").write_text(CHILD)
-    (tmp_path / "parent.py").write_text(f"""
-import sys
-if __name__ == "__main__":
-    sys.path[:0] = {folders!r}
-    import estimator_runtime
-    estimator_runtime.install()
-{PARENTS["spawn"].replace('"spawn"', repr(method))}
-""")
-    done = run("-S", "-E", "parent.py", cwd=tmp_path)
-    assert done.stdout.strip() == "child True", done.stderr
-
-
-def test_a_child_that_finds_no_runtime_does_without():
-    import multiprocessing.spawn
-
-    estimator_runtime.install()
-    description = multiprocessing.spawn.get_preparation_data("child")
-    description["estimator_runtime"]._path = ["/nowhere"]
-    del description["authkey"]  # which only multiprocessing may pickle
-    done = subprocess.run(
-        [sys.executable, "-S", "-E", "-c",
-         "import pickle, sys; print(pickle.load(sys.stdin.buffer)['name'])"],
-        input=pickle.dumps(description),
-        capture_output=True, timeout=60,
-    )  # fmt: skip
-    assert (done.stdout, done.returncode) == (b"child\n", 0), done.stderr

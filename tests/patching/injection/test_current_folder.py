@@ -122,15 +122,6 @@ def test_a_training_imports_nothing_from_the_current_folder(
     assert list((tmp_path / "model").glob("model.ckpt-2?.index")), output
 
 
-def test_python_m_imports_nothing_later_on_from_the_current_folder(tmp_path):
-    # What runpy and the package import first, no code of ours can keep from there.
-    hostile = HostileFolder(tmp_path, _PACKAGES)
-    for arguments in (["doctor"], ["run", "--workers", "0", _TRAIN, "--steps", "20"]):
-        ours = [sys.executable, "-m", "estimator_runtime", *arguments]
-        status, output = call(ours, hostile.path)
-        assert (hostile.imported, status) == (set(), 0), output
-
-
 @pytest.mark.parametrize("program", ["../scripts/show.py", "-m show"])
 @pytest.mark.parametrize("options", ["", "--workers 0", "--workers 0 --cold"])
 def test_the_program_has_the_search_path_that_plain_python_gives_it(

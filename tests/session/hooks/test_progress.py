@@ -8,8 +8,6 @@ import tensorflow as tf
 import estimator_runtime as er
 from estimator_runtime import reporting
 from estimator_runtime.config import options
-from estimator_runtime.loop.hooks import schedule as hook_schedule
-from estimator_runtime.loop.hooks.idle import IdleHooks
 from estimator_runtime.loop.step_kind import StepKind
 from estimator_runtime.session.hooks.progress import ProgressHook, WatchedHook
 
@@ -109,18 +107,6 @@ def test_a_checkpoint_is_shown_when_it_is_written(tmp_path):
             displays.last.wait_for(lambda progress: progress.saved_step == 5)
 
 
-def test_it_shows_a_training_that_is_under_way():
-    displays = Displays()
-    with tf.Graph().as_default():
-        train_op, loss = model()
-        hooks = hooks_of(loss, 1000, None, displays)
-        with er.MonitoredTrainingSession(hooks=hooks) as session:
-            for _ in range(7):
-                session.run(train_op)
-            displays.last.wait_for(lambda progress: progress.step == 7)
-            assert displays.last.all[-1].saved_step is None
-
-
 class Broken:
     """A display whose stream cannot be written."""
 
@@ -159,29 +145,6 @@ def test_a_training_that_fails_leaves_no_thread_behind():
     assert displays.last.is_closed
     names = [thread.name for thread in threading.enumerate()]
     assert "estimator_runtime progress" not in names
-
-
-def test_no_step_has_to_be_seen_for_it():
-    with tf.Graph().as_default():
-        _, loss = model()
-        hooks = hooks_of(loss, 1000, None, Displays())
-        for hook in hooks:
-            hook.begin()
-        assert hook_schedule.every_step_hooks(hooks) == []
-        assert hook_schedule.until_each_due(hooks, 0)[-1] is None
-        assert IdleHooks(hooks).is_possible
-
-
-def test_a_session_has_one_where_progress_is_asked_for():
-    def has_one(**given):
-        with options.use(options.TrainingOptions(**given)), tf.Graph().as_default():
-            train.get_or_create_global_step()
-            with er.MonitoredTrainingSession() as session:
-                return any(isinstance(each, WatchedHook) for each in session._hooks)
-
-    assert not has_one()
-    assert not has_one(progress="none")
-    assert has_one(progress="plain")
 
 
 def test_a_launcher_gets_the_step_by_time_and_steps_in_between_call_no_hook(

@@ -5,21 +5,18 @@ each task sees its own part: CUDA_VISIBLE_DEVICES is set before the task touches
 which the fork server never does.
 """
 
-import contextlib
 import glob
 import itertools
-import os
 from collections.abc import Callable, Mapping, Sequence
 
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.launch.job import Job
+from estimator_runtime.launch.job import Job, Resources
 from estimator_runtime.launch.task import Task
 
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
 _GROWTH_VARIABLE = "TF_FORCE_GPU_ALLOW_GROWTH"
 _DEVICES = "/dev/nvidia[0-9]*"
-_NVIDIA = "/proc/driver/nvidia/gpus"
 
 
 def environ_of_tasks(
@@ -27,7 +24,7 @@ def environ_of_tasks(
     gpus_per_worker: float | None,
     environ: Mapping[str, str],
     say: Callable[[str], None],
-    count: Callable[[], int] | None = None,
+    devices: str = _DEVICES,
 ) -> dict[Task, dict[str, str]]:
     """Return the variables that show each task its GPUs.
 
@@ -37,10 +34,12 @@ def environ_of_tasks(
     Args:
         job: The job.
         gpus_per_worker: The GPUs of the chief and each worker; a part for a GPU that
-            several share. None gives each trainer one, in turn.
+            several share. None gives each trainer one, in turn, and all to a single
+            trainer, which may use them with a MirroredStrategy.
         environ: The environment of this process.
         say: Tells the user how the GPUs are divided.
-        count: Returns the number of GPUs of this machine, as the driver says.
+        devices: A glob pattern of the device files of NVIDIA's driver, one for each
+            GPU.
 
     Returns:
         Variables by task; none where there is no GPU.
@@ -52,7 +51,7 @@ def environ_of_tasks(
         return {}
     if gpus_per_worker == 0:
         return {task: {_VARIABLE: ""} for task in job.tasks}
-    gpus = _visible(environ, count or gpu_count)
+    gpus = _visible(environ, devices)
     if not gpus and gpus_per_worker is None:
         return {}
     shares = _shares(job, gpus, gpus_per_worker)
@@ -68,34 +67,11 @@ def environ_of_tasks(
     return found
 
 
-def gpu_count(devices: str = _DEVICES, driver: str = _NVIDIA) -> int:
-    """Return how many GPUs NVIDIA's driver has, without CUDA and TensorFlow.
-
-    Args:
-        devices: A glob pattern of the device files of GPUs.
-        driver: The folder in which the driver lists them.
-    """
-    if not glob.glob(devices):
-        return 0
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        try:
-            return int(pynvml.nvmlDeviceGetCount())
-        finally:
-            pynvml.nvmlShutdown()
-    except Exception:  # noqa: BLE001 - not installed, or an error of its own class
-        with contextlib.suppress(OSError):
-            return len(os.listdir(driver))
-    return 0
-
-
-def _visible(environ: Mapping[str, str], count: Callable[[], int]) -> list[str]:
+def _visible(environ: Mapping[str, str], devices: str) -> list[str]:
     """Return the names of the GPUs that this process may use."""
     listed = environ.get(_VARIABLE)
     if listed is None:
-        return [str(index) for index in range(count())]
+        return [str(index) for index in range(len(glob.glob(devices)))]
     # CUDA ignores the first name that is none, such as -1, and all that follow.
     names = (name.strip() for name in listed.split(","))
     return list(itertools.takewhile(lambda name: name not in ("", "-1"), names))
@@ -108,14 +84,12 @@ def _shares(
 
     The evaluator gets one that is left. Every ps stays on the CPU.
     """
-    each = 1.0 if gpus_per_worker is None else gpus_per_worker
-    size = max(1, int(each))
+    each = gpus_per_worker
+    if each is None:
+        each = len(gpus) if len(job.trainers) == 1 else 1
+    size = max(1, int(Resources(gpus=each).gpus))  # which refuses what cannot be
     starts = [int(index * each) for index in range(len(job.trainers))]
     needed = starts[-1] + size
-    if each > 1 and each != size:
-        raise ConfigError(
-            f"--gpus-per-worker is {each:g}; give a whole number, or less than 1"
-        )
     if gpus_per_worker is not None and needed > len(gpus):
         raise ConfigError(
             f"{len(starts)} tasks train on {each:g} GPU each, which is {needed} GPU, "

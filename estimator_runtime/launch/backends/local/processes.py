@@ -21,7 +21,6 @@ from estimator_runtime.launch.backends.local import process_tree
 from estimator_runtime.launch.backends.local.ports import HeldPorts
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.task import (
-    STOP_SIGNALS,
     Ended,
     Events,
     Lost,
@@ -35,6 +34,7 @@ from estimator_runtime.launch.task import (
 from estimator_runtime.output import log_filter
 from estimator_runtime.patching.injection.children import helper_command
 from estimator_runtime.reporting import JOB_VARIABLE
+from estimator_runtime.signals.inbox import STOP_SIGNALS
 
 _HOST = "127.0.0.1"
 _MAX_MESSAGE = 65536
@@ -87,7 +87,6 @@ class Processes:
         self._ports = HeldPorts()
         self._fork_server: Any = None  # the process of the fork server, from open() on
         self._reader: Any = None  # from open() on
-        self._family = uuid.uuid4().hex
         self._numbers: dict[Run, int] = {}  # by which the fork server knows the runs
 
     def open(
@@ -186,31 +185,26 @@ class Processes:
         """Request a new task from the fork server; see `Tasks.start`."""
         number = len(self._numbers)
         self._numbers[run] = number
-        try:
-            pipes = [os.pipe() for _ in range(3)]
-        except OSError as error:
-            # As the fork server reports it where it has no room for a process.
-            cause = f"could not be started: {error.strerror} (see ulimit -n)"
-            status = -int(signal.SIGKILL)
-            self._events.put(Ended(run=run, status=status, cause=cause))
-            return
-        theirs = [writer for _, writer in pipes]
-        try:
-            self._reader.add(number, run, [reader for reader, _ in pipes])
-        except RuntimeError as error:  # of a thread
-            for fd in theirs:
-                os.close(fd)
-            cause = f"could not be started: {error} (see ulimit -u)"
-            status = -int(signal.SIGKILL)
-            self._events.put(Ended(run=run, status=status, cause=cause))
-            return
         environ = {**self._environs.get(run.task, {}), **environ}
         message = json.dumps({"task": number, "environ": environ}).encode()
+        ours: list[int] = []
+        theirs: list[int] = []
         try:
+            for _ in range(3):
+                reader, writer = os.pipe()
+                ours.append(reader)
+                theirs.append(writer)
+            self._reader.add(number, run, ours)
             socket.send_fds(self._connection, [message], theirs)
-        except OSError as error:
-            reason = f"the fork server does not accept another task: {error}"
-            self._events.put(Lost(reason=reason))
+        except (OSError, RuntimeError) as error:  # of a pipe, a thread, the fork server
+            if len(ours) < 3:  # no thread reads them, and closes them
+                for fd in ours:
+                    os.close(fd)
+            # As the fork server reports it where it has no room for a process.
+            why = getattr(error, "strerror", None) or error
+            cause = f"could not be started: {why} (see ulimit -n and -u)"
+            status = -int(signal.SIGKILL)
+            self._events.put(Ended(run=run, status=status, cause=cause))
         finally:
             for fd in theirs:
                 os.close(fd)
@@ -245,8 +239,6 @@ class Processes:
                 self._fork_server.wait(_CLOSE_SECS)
         if self._listener is not None:
             self._listener.join(_CLOSE_SECS)
-        if self._fork_server.returncode:  # it was killed, and could not clean up
-            process_tree.kill_family(self._family)
         if self._reader is not None:
             self._reader.close(_CLOSE_SECS)
         self._connection.close()
@@ -259,7 +251,6 @@ class Processes:
         return {
             **environ,
             JOB_VARIABLE: uuid.uuid4().hex,
-            process_tree.FAMILY_VARIABLE: self._family,
             # The user follows the output, so what a task prints must not be buffered.
             "PYTHONUNBUFFERED": "1",
         }
@@ -285,7 +276,7 @@ class _Pipes:
 
     Attributes:
         run: The run.
-        pid: Its pid, once it has started.
+        pid: Its pid, once it has reported it.
         has_news: Whether a report has arrived since this was last set to False.
         cpu_secs: The CPU time at the last check, if the run was silent before it.
     """
@@ -351,7 +342,9 @@ class _Pipes:
 
     def _report(self, line: bytes) -> None:
         self.has_news = True
-        self._events.put(Reported(run=self.run, report=report_of(line)))
+        report = report_of(line)
+        self.pid = report.get("pid", self.pid)
+        self._events.put(Reported(run=self.run, report=report))
 
 
 class Reader:
@@ -424,9 +417,6 @@ class Reader:
             self._events.put(Lost(reason="the fork server of the tasks is gone"))
             return False
         notice = json.loads(message)
-        if "started" in notice:
-            self._pipes[notice["started"]].pid = notice["pid"]
-            return True
         pipes = self._pipes.pop(notice["ended"])
         pipes.finish(deadline)
         status, cause = notice["status"], notice.get("cause")

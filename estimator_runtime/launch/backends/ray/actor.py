@@ -64,8 +64,7 @@ class TaskActor:
                 "versions on all nodes"
             )
         self._copy = os.getcwd() if folder is None else None
-        self._is_behind = False  # the caller of `poll`
-        self._events = Events(lambda: self._is_behind)
+        self._events = Events()
         self._ports = HeldPorts()
         self._batch: list[Event] = []
         self._number = 0
@@ -105,16 +104,13 @@ class TaskActor:
         self._processes.signal(run, number)
 
     @ray.method(concurrency_group="events")
-    def poll(self, number: int, takes_lines: bool = True) -> list[Event]:
+    def poll(self, number: int) -> list[Event]:
         """Return the next events, waiting for some time if there are none.
 
         Args:
             number: The number of answers that the caller has received. If the last
                 answer is not among them, it is returned again.
-            takes_lines: Whether the caller has room for more lines. If not, the task
-                has to wait before it can write more.
         """
-        self._is_behind = not takes_lines
         if number < self._number:
             self._answered_at = time.monotonic()
             return self._batch

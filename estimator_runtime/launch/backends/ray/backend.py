@@ -34,8 +34,8 @@ class RayBackend:
         placement: "spread" over many nodes, or "pack" on few.
         working_dir: A folder that is copied to the nodes, and in which the tasks run.
             None runs them in the current folder, which all nodes must have.
-        placement_timeout_secs: How long the job may wait for room. None waits for five
-            minutes, and refuses at once a job for which the cluster is too small.
+        placement_timeout_secs: How long the job may wait for room, also on nodes that
+            have yet to join; None for five minutes.
         console: Where the output lines of the tasks go.
     """
 
@@ -80,28 +80,20 @@ class RayBackend:
         """Reserve room in the cluster and start a job there; see `Backend.submit`.
 
         Raises:
-            ConfigError: If TF_CONFIG is set in this process, the log folder cannot be
-                written, a variable has an invalid value, no cluster answers, or Ray or
-                the cluster can never provide what the job needs.
+            ConfigError: If TF_CONFIG is set in this process, a variable has an invalid
+                value, no cluster answers, or Ray can never provide what the job needs.
             LaunchError: If there is no room in time.
         """
         from estimator_runtime.launch.backends.ray.cluster import RayCluster, connect
         from estimator_runtime.launch.backends.ray.tasks import RayTasks
 
-        check_launch(job, os.environ)
-        _check_gpus(job)
+        check_launch(os.environ)
         screen = Screen(self.console, DisplaySettings.of(job, os.environ))
         connect(self.address, self.working_dir)
         job = dataclasses.replace(job, env={**_shared_variables(os.environ), **job.env})
         folder = os.getcwd() if self.working_dir is None else None
         cluster = RayCluster(job, self.placement, folder, self.console)
         try:
-            never = cluster.why_never()
-            if never is not None and self.placement_timeout_secs is None:
-                raise ConfigError(
-                    f"the cluster can never run this job: {never}; start fewer tasks, "
-                    "or, where nodes are about to join, set a --placement-timeout"
-                )
             timeout_secs = self.placement_timeout_secs or _PLACEMENT_SECS
             cluster.reserve(timeout_secs)
             tasks = RayTasks(job, cluster, timeout_secs, self.console)
@@ -109,17 +101,6 @@ class RayBackend:
         except BaseException:
             cluster.close()
             raise
-
-
-def _check_gpus(job: Job) -> None:
-    """Raise `ConfigError` if a task takes neither a part of one GPU nor whole ones."""
-    for task in job.tasks:
-        gpus = job.resources_of(task).gpus
-        if gpus > 1 and gpus != int(gpus):
-            raise ConfigError(
-                f"a task takes {gpus:g} GPU, and Ray assigns a fraction of one GPU, or "
-                "whole GPUs; give a whole number with --gpus-per-worker, or less than 1"
-            )
 
 
 def _shared_variables(environ: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import ray
@@ -106,17 +106,6 @@ def _harmless_folder(is_wanted: bool) -> Iterator[None]:
         os.close(folder)
 
 
-def nodes() -> dict[str, Resources]:
-    """Return the resources of each node that is alive, by its address, in order."""
-    return {
-        node["NodeManagerAddress"]: Resources(
-            cpus=node["Resources"].get("CPU", 0), gpus=node["Resources"].get("GPU", 0)
-        )
-        for node in sorted(ray.nodes(), key=lambda node: node["NodeManagerAddress"])
-        if node["Alive"]
-    }
-
-
 class RayCluster:
     """The cluster that this process is connected to, with the room for one job.
 
@@ -139,10 +128,6 @@ class RayCluster:
         self._asked = [job.resources_of(task) for task in job.tasks]
         self._strategy = strategy.upper()
         self._group: Any = None
-
-    def why_never(self) -> str | None:
-        """Return why the present nodes can never run the job, or None if they might."""
-        return why_never(self._asked, nodes())
 
     def reserve(
         self, timeout_secs: float, is_cancelled: Callable[[], bool] = lambda: False
@@ -212,44 +197,13 @@ class RayCluster:
 
     def _shortage(self) -> str:
         """Return why there is no room, for the user."""
-        never = self.why_never()
-        if never is not None:
-            return never
-        free = ray.available_resources()
+        free, total = ray.available_resources(), ray.cluster_resources()
         asked = ", ".join(map(str, self._asked))
-        return (
-            f"the tasks take {asked}; free are {free.get('CPU', 0):g} CPU and "
-            f"{free.get('GPU', 0):g} GPU in all"
+        all_ = " and ".join(
+            f"{free.get(name, 0):g} of {total.get(name, 0):g} {name}"
+            for name in ("CPU", "GPU")
         )
-
-
-def why_never(asked: Sequence[Resources], nodes: Mapping[str, Resources]) -> str | None:
-    """Return why a cluster can never run these tasks, or None if it might.
-
-    Args:
-        asked: The resources of each task.
-        nodes: All resources of each node, used or not, by its address.
-    """
-    has = ", ".join(f"{name} has {resources}" for name, resources in nodes.items())
-    for each in asked:
-        if not any(_fits(each, node) for node in nodes.values()):
-            return f"one task takes {each}, and no node has that: {has or 'none'}"
-    needed, total = _sum(asked), _sum(nodes.values())
-    if _fits(needed, total):
-        return None
-    return f"{len(asked)} tasks take {needed}, and the whole cluster has {total}: {has}"
-
-
-def _fits(asked: Resources, there: Resources) -> bool:
-    # A sum of floats has a rounding error.
-    return asked.cpus <= there.cpus + 1e-9 and asked.gpus <= there.gpus + 1e-9
-
-
-def _sum(many: Iterable[Resources]) -> Resources:
-    many = list(many)
-    return Resources(
-        cpus=sum(each.cpus for each in many), gpus=sum(each.gpus for each in many)
-    )
+        return f"the tasks take {asked}; free are {all_} in all"
 
 
 def _bundle(resources: Resources) -> dict[str, float]:

@@ -36,6 +36,8 @@ from estimator_runtime.launch.task import (
 
 _logger = logging.getLogger(__name__)
 _SIGN_SECS = 5.0
+# The interval between two checks whether there is room for lines again.
+_WAIT_SECS = 0.05
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Slot:
         task: The task.
         create: Returns a new actor in the room that is reserved for the task.
         hear: Receives each event, from any thread.
-        events: Whether there is room in this queue says whether the task may write on.
+        events: The queue in which there has to be room for lines.
         cluster: The cluster that runs the actors.
         waits: How long to wait for it.
         is_closing: An event that is set at the end of the job.
@@ -253,8 +255,10 @@ class Slot:
         """Forward the events of an actor until it is gone."""
         answers = 0
         while self.actor is actor:
+            while not self._events.takes_lines() and not self._is_closing.is_set():
+                self._is_closing.wait(_WAIT_SECS)
             try:
-                call = actor.poll.remote(answers, self._events.takes_lines())
+                call = actor.poll.remote(answers)
                 events = self._cluster.get(call, self._waits.answer_secs)
             except (ActorUnavailableError, GetTimeoutError) as error:
                 heard_at = self._heard_at

@@ -187,4 +187,4 @@ class RayTasks:
             with contextlib.suppress(OSError):
                 os.remove(token)
         if problem is not None:
-            self._events.put(Refused(reason=problem, is_late=run.attempt > 0))
+            self._events.put(Refused(reason=problem))

@@ -1,8 +1,7 @@
 """How much memory there is, told from files as the kernel writes them."""
 
 import pytest
-
-from estimator_runtime.config.memory import available_mb
+from memory import available_mb
 
 _MB = 1 << 20
 
@@ -66,15 +65,3 @@ def test_a_container_of_cgroup_v1_sees_its_own_group_where_the_root_is(files, tm
         }
     )
     assert _seen(tmp_path) == 140
-
-
-def test_a_group_that_is_full_has_none(files, tmp_path):
-    files(
-        **{
-            "proc/meminfo": _machine(8000),
-            "proc/self/cgroup": "0::/\n",
-            "cgroup/memory.max": f"{600 * _MB}\n",
-            "cgroup/memory.current": f"{601 * _MB}\n",
-        }
-    )
-    assert _seen(tmp_path) == 0
