@@ -61,9 +61,10 @@ _SUBJECTS_OF_ESTIMATORS = (
 )
 # Packages whose calls a program cannot replace, whatever they call.
 _FROZEN_CALLERS = ("tensorflow_estimator", "estimator_runtime", "tf_keras", "keras")
-# Modules that TensorFlow itself may call: sessions, savers, hooks, exports, events.
+# Modules that TensorFlow itself may call: sessions, savers, strategies, exports, ...
 _SUBJECTS_OF_TENSORFLOW = (
     "tensorflow.python.checkpoint.",
+    "tensorflow.python.distribute.",
     "tensorflow.python.training.",
     "tensorflow.python.lib.io.",
     "tensorflow.python.saved_model.",

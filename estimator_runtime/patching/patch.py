@@ -18,7 +18,6 @@ from estimator_runtime.errors import CompatibilityError
 _logger = logging.getLogger(__name__)
 _states: dict[str, str] = {}  # maps the name of each scheduled patch to its state
 _scheduled: list[Patch] = []
-_applied: list[str] = []
 _refused: dict[str, str] = {}  # maps a module whose patches failed to the error's text
 
 
@@ -93,11 +92,6 @@ def scheduled() -> tuple[Patch, ...]:
     return tuple(_scheduled)
 
 
-def applied() -> tuple[str, ...]:
-    """Return the names of the patches applied so far, in order."""
-    return tuple(_applied)
-
-
 def state(patch: Patch, version: tuple[int, int]) -> str:
     """Return the state of a patch in this process, for a TensorFlow (major, minor).
 
@@ -146,7 +140,6 @@ def _apply_one(patch: Patch, module: ModuleType) -> str:
     if not patch.needed():
         return "not needed"
     patch.apply(module)
-    _applied.append(patch.name)
     _logger.debug("applied %s: %s", patch.name, patch.reason)
     return "applied"
 

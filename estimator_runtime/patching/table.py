@@ -26,18 +26,6 @@ def _late(reference: str) -> Callable[..., Any]:
 
 PATCHES = (
     Patch(
-        name="spawned children",
-        reason="a child of multiprocessing starts as a bare interpreter",
-        after="multiprocessing.spawn",
-        apply=_late("patching.injection.children:arm_spawn"),
-    ),
-    Patch(
-        name="process name",
-        reason="absl's app.run names every task of a cluster after the script",
-        after="absl.command_name",
-        apply=_late("patching.injection.process_name:keep"),
-    ),
-    Patch(
         name="tf.estimator",
         reason="TensorFlow 2.16 removed it, and what the frozen package needs of it",
         after="tensorflow",

@@ -16,18 +16,8 @@ from estimator_runtime.session import run_config_values
 from estimator_runtime.tf_internals.sessions import USE_DEFAULT
 
 _DEFAULT_SUMMARY_STEPS = 100
-# Arguments that TensorFlow's session for a multi-worker strategy also takes.
-_OF_STRATEGY = (
-    "scaffold",
-    "checkpoint_dir",
-    "save_checkpoint_secs",
-    "save_checkpoint_steps",
-    "save_summaries_steps",
-    "save_summaries_secs",
-    "log_step_count_steps",
-    "summary_dir",
-    "save_graph_def",
-)
+# Those that TensorFlow's session for a multi-worker strategy does not take from here.
+_NOT_OF_STRATEGY = {"options", "master", "is_chief", "max_wait_secs"}
 _INTERVAL_UNITS = {
     "save_checkpoint_secs": "seconds",
     "save_checkpoint_steps": "steps",
@@ -134,7 +124,8 @@ class SessionSettings:
 
     def of_strategy(self) -> dict[str, Any]:
         """Return the arguments of TensorFlow's session for a strategy, by name."""
-        return {name: getattr(self, name) for name in _OF_STRATEGY}
+        names = {field.name for field in dataclasses.fields(self)} - _NOT_OF_STRATEGY
+        return {name: getattr(self, name) for name in names}
 
     def check_folders(self, hooks: Iterable[tf.compat.v1.train.SessionRunHook]) -> None:
         """Raise if the chief cannot use a folder that it has to write to.

@@ -10,6 +10,21 @@ BulkSaverBuilder: Any = saver.BulkSaverBuilder
 saver_of_graph = saver._get_saver_or_default
 
 
+def obstacle(given: Any) -> str | None:
+    """Return why a Saver does not write V2 checkpoints as TensorFlow's own does.
+
+    Returns:
+        The reason, which completes a "because ..." clause; None if it does.
+    """
+    if type(given) is not saver.Saver or "save" in vars(given):
+        return f"their saver is the program's own, {type(given).__name__!r}"
+    if given._write_version != tf.compat.v1.train.SaverDef.V2:
+        return "their saver writes the format of TensorFlow 0.x"
+    if given._is_empty:
+        return "their saver has nothing to save"
+    return "their saver has not been built" if given.saver_def is None else None
+
+
 def parts_of_user(scaffold: tf.compat.v1.train.Scaffold) -> list[str]:
     """Return the names of the parts that the program has given to a Scaffold.
 

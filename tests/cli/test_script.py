@@ -376,50 +376,10 @@ def test_a_script_leaves_no_bytecode_beside_it(tmp_path):
     assert os.listdir(tmp_path) == ["train.py"]
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_children_and_their_children_get_the_runtime_before_the_script(
-    method, tmp_path
-):
-    write(
-        tmp_path,
-        {
-            "train.py": f"""
-                import multiprocessing, sys
-                print("estimator_runtime.patching" in sys.modules, __name__, flush=True)
-                def child(depth):
-                    if depth:
-                        context = multiprocessing.get_context({method!r})
-                        process = context.Process(target=child, args=[depth - 1])
-                        process.start()
-                        process.join()
-                if __name__ == "__main__":
-                    child(2)
-                """
-        },
-    )
-    in_child = b"True __mp_main__\n"
-    expected = (0, b"True __main__\n" + in_child + in_child, b"")
-    assert run([*OURS, "train.py"], tmp_path) == expected
-
-
-@pytest.mark.parametrize(
-    ("task", "name"), [({"type": "worker", "index": 1}, "worker 1"), ({}, "train.py")]
-)
-def test_the_name_of_a_task_outlasts_absl_which_names_any_other_process(
-    task, name, tmp_path
-):
-    write(
-        tmp_path,
-        {
-            "train.py": """
-                from absl import app
-                def main(_):
-                    print(open("/proc/self/comm").read(), end="")
-                app.run(main)
-                """
-        },
-    )
-    cluster = {"chief": ["h:1"], "worker": ["h:2", "h:3"]} if task else {}
-    config = json.dumps({"cluster": cluster, "task": task})
-    status, output, problem = run([*OURS, "train.py"], tmp_path, TF_CONFIG=config)
-    assert (status, output.decode(), problem) == (0, f"{name}\n", b"")
+def test_a_task_of_a_cluster_has_its_name(tmp_path):
+    show = f"print(open('/proc/self/comm').read(), end='')\n{NO_TENSORFLOW}"
+    write(tmp_path, {"program.py": show})
+    cluster = {"chief": ["h:1"], "worker": ["h:2", "h:3"]}
+    config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 1}})
+    done = run([*OURS, "program.py"], tmp_path, TF_CONFIG=config)
+    assert done == (0, b"worker 1\n", b"")

@@ -94,7 +94,7 @@ def test_what_keras_says_of_the_calls_of_a_keras_estimator_is_left_out(
     model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(2,))])
     model.compile(tf.keras.optimizers.legacy.SGD(0.1), "mse")
     estimator = tf.keras.estimator.model_to_estimator(model, model_dir=str(tmp_path))
-    data = (tf.ones([4, 2]), tf.ones([4, 1]))
+    data = ([[1.0, 1.0]], [[1.0]])
     estimator.train(lambda: tf.data.Dataset.from_tensors(data), steps=1)
     assert [x for x in shown if "learning_phase" in x or "state_updates" in x] == []
     assert counter.count >= 2
@@ -137,6 +137,7 @@ TENSORFLOW = os.path.join(os.path.dirname(tf.__file__), "python", "x.py:3")
         (TENSORFLOW, "tensorflow.python.training.session_run_hook", True),
         (TENSORFLOW, "tensorflow.python.saved_model.utils_impl", True),
         (TENSORFLOW, "tensorflow.python.checkpoint.checkpoint_management", True),
+        (TENSORFLOW, "tensorflow.python.distribute.distribute_lib", True),
         (TENSORFLOW, "tensorflow.python.ops.math_ops", False),
         ("/home/me/train.py:3", "tensorflow_estimator.python.estimator.estimator", True),
         ("/home/me/train.py:3", "tensorflow.python.feature_column.feature_column_v2", True),

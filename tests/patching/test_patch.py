@@ -19,10 +19,10 @@ def test_a_patch_waits_for_its_module_and_is_applied_right_after_the_import():
     seen = []
     zen = _patch("zen", "this", apply=lambda module: seen.append(module.s[:3]))
     patch.schedule([zen])
-    assert seen == [] and "zen" not in patch.applied()
+    assert (seen, patch.state(zen, (2, 21))) == ([], "waiting for this")
     import this  # noqa: F401
 
-    assert seen == ["Gur"] and patch.applied()[-1] == "zen"
+    assert (seen, patch.state(zen, (2, 21))) == (["Gur"], "applied")
 
 
 def test_a_patch_of_a_module_that_is_there_is_applied_at_once_and_only_once():

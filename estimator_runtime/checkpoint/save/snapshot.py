@@ -168,17 +168,11 @@ def _saved(session: tf.compat.v1.Session, saver: Any) -> list[Saved]:
     Raises:
         CannotSnapshot: If the values of the tensors are not all that is needed.
     """
-    if type(saver) is not tf1.train.Saver or "save" in vars(saver):
-        name = type(saver).__name__
-        raise CannotSnapshot(f"their saver is the program's own, {name!r}")
+    reason = savers.obstacle(saver)
+    if reason is not None:
+        raise CannotSnapshot(reason)
     if type(saver._builder) not in _BUILDERS:
         raise CannotSnapshot("their saver has a builder of the program's own")
-    if saver._write_version != tf1.train.SaverDef.V2:
-        raise CannotSnapshot("their saver writes the format of TensorFlow 0.x")
-    if saver._is_empty:
-        raise CannotSnapshot("their saver has nothing to save")
-    if saver.saver_def is None:
-        raise CannotSnapshot("their saver has not been built")
     if not isinstance(session, tf1.Session) or session.sess_str:
         raise CannotSnapshot("the variables may be on other tasks of a cluster")
     saved = saved_by(saver, session.graph)

@@ -23,6 +23,7 @@ from estimator_runtime.checkpoint.store.series import Series
 from estimator_runtime.checkpoint.tensor_bundle.writer import BundleWriter
 from estimator_runtime.config.paths import is_local
 from estimator_runtime.errors import CheckpointError
+from estimator_runtime.tf_internals import savers
 
 tf1 = tf.compat.v1
 
@@ -108,9 +109,7 @@ class SaverTarget:
         self._series = (
             series.Series(saver, save_path) if is_in_folder and is_known else None
         )
-        self._is_stock = type(saver) is tf1.train.Saver and "save" not in vars(saver)
-        self._is_stock &= is_known and not saver._is_empty
-        self._is_stock &= is_known and saver._write_version == tf1.train.SaverDef.V2
+        self._is_stock = savers.obstacle(saver) is None
 
     def save(self, step: int) -> int:
         """Save a step; return the size of its files in bytes, 0 if it is not known.

@@ -1,9 +1,8 @@
 """The index of a checkpoint: what its `.data` files must hold, and whether they do."""
 
-import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from estimator_runtime.checkpoint.tensor_bundle import proto, reading
@@ -16,11 +15,12 @@ _CHUNK_BYTES = 16 << 20
 _MOST_BYTES = 256 << 20  # more than the index of a million values has
 
 
-def shard_bytes(prefix: str) -> list[int]:
-    """Return the least size of each `.data` file of a checkpoint, in bytes.
+def _entries(prefix: str) -> tuple[int, Iterator[tuple[bytes, Any]]]:
+    """Read an index; return the number of `.data` files, and (key, BundleEntryProto).
 
     Raises:
-        TableError: If the index is damaged, or was not written by a Saver.
+        TableError: If the index is damaged, or was not written by a Saver; also while
+            you iterate.
         FileNotFoundError: If it is missing.
         OSError: If it cannot be read.
     """
@@ -30,9 +30,20 @@ def shard_bytes(prefix: str) -> list[int]:
     count = proto.parse("BundleHeaderProto", entries[0][1]).num_shards
     if not 0 < count < _MOST_SHARDS:
         raise TableError(f"names {count} .data files")
+    return count, (
+        (key, proto.parse("BundleEntryProto", value)) for key, value in entries[1:]
+    )
+
+
+def shard_bytes(prefix: str) -> list[int]:
+    """Return the least size of each `.data` file of a checkpoint, in bytes.
+
+    Raises:
+        TableError, FileNotFoundError, OSError: If the index cannot be read.
+    """
+    count, entries = _entries(prefix)
     sizes = [0] * count
-    for _, value in entries[1:]:
-        entry = proto.parse("BundleEntryProto", value)
+    for _, entry in entries:
         if not 0 <= entry.shard_id < count:
             raise TableError(f"names .data file {entry.shard_id} of {count}")
         sizes[entry.shard_id] = max(sizes[entry.shard_id], entry.offset + entry.size)
@@ -56,10 +67,8 @@ def values(prefix: str) -> Iterator[tuple[bytes, Any, str]]:
     """
     if not os.path.exists(f"{prefix}.index") and v1_files(prefix):
         return
-    header, *entries = read_table(reading.content(f"{prefix}.index", _MOST_BYTES))
-    count = proto.parse("BundleHeaderProto", header[1]).num_shards
-    for key, value in entries:
-        entry = proto.parse("BundleEntryProto", value)
+    count, entries = _entries(prefix)
+    for key, entry in entries:
         yield key, entry, shard_path(prefix, entry.shard_id, count)
 
 
@@ -105,7 +114,7 @@ def v1_files(prefix: str) -> list[str]:
     return sorted(path for path in paths if mark or not os.path.isdir(path))
 
 
-def problem(prefix: str, data_prefix: str | None = None) -> str | None:
+def problem(prefix: str) -> str | None:
     """Return what is wrong with a checkpoint, in a few words, or None.
 
     All bytes of the index are checked. Of each shard, only the presence and the size
@@ -115,19 +124,17 @@ def problem(prefix: str, data_prefix: str | None = None) -> str | None:
 
     Args:
         prefix: Path without suffix.
-        data_prefix: Another path without suffix, for shards that are not found at
-            `prefix`; None if there is none.
 
     Raises:
         UnreadableError: If a file cannot be read. The checkpoint may still be good.
     """
     try:
-        return _problem(prefix, data_prefix)
+        return _problem(prefix)
     except OSError as error:
         raise reading.UnreadableError(error) from error
 
 
-def _problem(prefix: str, data_prefix: str | None) -> str | None:
+def _problem(prefix: str) -> str | None:
     try:
         sizes = shard_bytes(prefix)
     except (FileNotFoundError, NotADirectoryError):
@@ -135,26 +142,14 @@ def _problem(prefix: str, data_prefix: str | None) -> str | None:
     except TableError as error:
         return f"its .index file {error}"
     for shard, expected in enumerate(sizes):
-        paths = [
-            shard_path(each, shard, len(sizes))
-            for each in (prefix, data_prefix)
-            if each is not None
-        ]
-        name = os.path.basename(paths[0])
+        path = shard_path(prefix, shard, len(sizes))
+        name = os.path.basename(path)
         try:
-            size = _size_of_first(paths)
+            size = reading.size(path)
         except TableError as error:
             return f"{name} {error}"
-        if size is None:
+        except (FileNotFoundError, NotADirectoryError):
             return f"{name} is missing"
         if size < expected:
             return f"{name} has {size} bytes of {expected}"
-    return None
-
-
-def _size_of_first(paths: Iterable[str]) -> int | None:
-    """Return the size of the first of these files that exists, or None."""
-    for path in paths:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            return reading.size(path)
     return None

@@ -37,25 +37,11 @@ class PackingLog:
     def __init__(self) -> None:
         self._logged: set[str] = set()
 
-    def packed(self, step: PackedStep) -> None:
-        """Log what packing does for a step."""
-        self._log(
-            f"pack_transfers: {step.count} tensors of a step cross between tasks as "
-            f"{step.packed_count}"
-        )
-
-    def unchanged(self, reason: object) -> None:
-        """Log why a step is not packed.
-
-        Args:
-            reason: Completes "because it ...".
-        """
-        self._log(f"pack_transfers: a step runs as it is, because it {reason}")
-
-    def _log(self, text: str) -> None:
+    def __call__(self, text: str) -> None:
+        """Log what is packed, or why a step runs as it is."""
         if text not in self._logged:
             self._logged.add(text)
-            TRAINING_LOG.info("%s", text)
+            TRAINING_LOG.info("pack_transfers: %s", text)
 
 
 class PackedRequest:
@@ -158,7 +144,10 @@ class PackedRequests:
         if sessions.is_closed(self._session):
             return None
         if options.HasField("debug_options"):
-            self._log.unchanged("is watched by a debugger (RunOptions.debug_options)")
+            self._log(
+                "a step runs as it is, because it is watched by a debugger "
+                "(RunOptions.debug_options)"
+            )
             return None
         try:
             key = request_key(wanted)
@@ -182,7 +171,7 @@ class PackedRequests:
         except NothingToPack:
             return None
         except CannotPack as reason:
-            self._log.unchanged(reason)
+            self._log(f"a step runs as it is, because it {reason}")
             return None
 
     def _step(self, fetches: Any) -> PackedStep | None:
@@ -211,7 +200,10 @@ class PackedRequests:
         known.append((key, None))
         packed = PackedStep(step, task_of)
         known[-1] = key, packed
-        self._log.packed(packed)
+        self._log(
+            f"{packed.count} tensors of a step cross between tasks as "
+            f"{packed.packed_count}"
+        )
         return packed
 
     def _tasks(self) -> Callable[[tf.Operation], str | None]:

@@ -1,20 +1,17 @@
 """Names this process after its task, such as "worker 1".
 
 All tasks of a job have the same command line, so process lists need the name to
-distinguish them. absl would replace it by the name of the script.
+distinguish them. A program that uses `absl.app.run` replaces it by its own name.
 """
 
 import contextlib
-import functools
 from collections.abc import Mapping
-from types import ModuleType
 
 from estimator_runtime.config.role import read_task
 from estimator_runtime.config.tf_config import parse
 
 # Threads that start later inherit the name.
 _PATH = "/proc/self/comm"
-_is_named = False
 
 
 def name_after_task(environ: Mapping[str, str]) -> None:
@@ -23,13 +20,11 @@ def name_after_task(environ: Mapping[str, str]) -> None:
     The kernel keeps the first 15 bytes. The function does nothing without a cluster or
     a task, and on systems other than Linux. Call `tf_config.check_form` first.
     """
-    global _is_named
     name = task_name(environ)
     if name is not None:
         # A missing name is not worth an error where /proc cannot be written.
         with contextlib.suppress(OSError), open(_PATH, "w") as file:
             file.write(name)
-            _is_named = True
 
 
 def task_name(environ: Mapping[str, str]) -> str | None:
@@ -44,21 +39,3 @@ def task_name(environ: Mapping[str, str]) -> str | None:
     if "type" not in task or "index" not in task:
         return None
     return f"{task['type']} {task['index']}"
-
-
-def keep(command_name: ModuleType) -> None:
-    """Keep absl's `app.run` from naming a process that is named after its task.
-
-    Args:
-        command_name: The module `absl.command_name`.
-    """
-    original = command_name.make_process_name_useful
-
-    @functools.wraps(original)
-    def make_process_name_useful() -> None:
-        # Asked at each call: a task is named after it was forked from a process that
-        # has imported absl.
-        if not _is_named:
-            original()
-
-    command_name.make_process_name_useful = make_process_name_useful  # type: ignore[attr-defined]

@@ -21,8 +21,12 @@ _STRATEGIES = ("spread", "pack")
 _PLACEMENT_SECS = 300.0
 # The variables of this process that the tasks receive: our options and TensorFlow's.
 _PREFIXES = ("ESTIMATOR_RUNTIME_", "TF_")
-# Except these, which belong to one process. The stop grace is part of the job.
-_OF_ONE_PROCESS = (REPORTS_VARIABLE, JOB_VARIABLE, "TF_CONFIG", STOP_GRACE_VARIABLE)
+# Except these, which belong to one process or say what this machine has. The stop grace
+# is part of the job.
+_OF_ONE_PROCESS = (
+    *(REPORTS_VARIABLE, JOB_VARIABLE, "TF_CONFIG", STOP_GRACE_VARIABLE),
+    "TF_ENABLED_DEVICE_TYPES",
+)
 
 
 class RayBackend:
