@@ -10,9 +10,10 @@ The loop is made once, when it pays:
 
 - `TRIAL_STEPS` such steps have run singly, and took `SHORT_SECS` each at most. A long
   step has little to gain.
-- At least `FEWEST_STEPS` are to come, and `STEPS_PER_OP` for each op of the step: the
-  time that it takes to make the loop grows with the ops. How many come is known from
-  StopAtStepHook. Without one, as many are expected as have run already.
+- At least `FEWEST_STEPS` are to come, and `STEPS_PER_OP` for each op of the step that
+  is not a constant: the time that it takes to make the loop grows with the ops. How
+  many come is known from StopAtStepHook. Without one, as many are expected as have run
+  already.
 
 The length of a run needs no choice: a run ends before the next step at which a hook is
 due, or when `RunLength.secs` are over, which the loop itself checks before each step.
@@ -137,8 +138,9 @@ class IdleRuns:
             return False
         if self._fewest is None:
             roots = [*plan.targets, *(tensor.op for tensor in plan.tensors)]
-            ops = Subgraph(self._session.graph, roots).ops
-            self._fewest = max(FEWEST_STEPS, STEPS_PER_OP * len(ops))
+            step = Subgraph(self._session.graph, roots)
+            ops = sum(op.type != "Const" for op in step.ops.values())
+            self._fewest = max(FEWEST_STEPS, STEPS_PER_OP * ops)
         left = hook_schedule.steps_left(self._hooks, trained)
         return (self._singles if left is None else left) >= self._fewest
 
