@@ -262,8 +262,6 @@ def fork(
         OSError: If there is no room or no memory for another process.
     """
     parent = os.getpid()
-    # Tells this process that the group of the task is there, and can be signalled.
-    is_ready, ready = os.pipe()
     with warnings.catch_warnings():
         # Python 3.12 warns when a process with threads forks. TensorFlow's threads are
         # harmless here: see the docstring of this module.
@@ -274,26 +272,24 @@ def fork(
             pid = os.fork()
         except OSError:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
-            os.close(is_ready)
-            os.close(ready)
             raise
     if pid:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
-        os.close(ready)
-        os.read(is_ready, 1)
-        os.close(is_ready)
+        # Both the parent and the child set the group, because the parent may have to
+        # signal it before the child has run.
+        with contextlib.suppress(OSError):
+            os.setpgid(pid, pid)
         return pid
     try:
-        os.setpgid(0, 0)
+        with contextlib.suppress(OSError):
+            os.setpgid(0, 0)
         process_tree.end_with(parent)
         process_tree.adopt_orphans()
         keeper = os.getpid()
         task = os.fork()
         if task:
-            _keep(task, parent, ready)
+            _keep(task, parent)
         process_tree.end_with(keeper)
-        os.close(is_ready)
-        os.close(ready)
         _become_task(fds, environ, parent)
         if program is not None:
             os.execv(program[0], program)
@@ -304,13 +300,12 @@ def fork(
     return 0
 
 
-def _keep(task: int, server: int, ready: int) -> NoReturn:
+def _keep(task: int, server: int) -> NoReturn:
     """Reap what a task leaves behind; once it has ended, kill the rest, and end too.
 
     Args:
         task: The pid of the task.
         server: The pid of the fork server.
-        ready: The pipe to it, for a byte when this process has left the group.
     """
 
     def kill_all() -> None:
@@ -326,7 +321,6 @@ def _keep(task: int, server: int, ready: int) -> NoReturn:
     # Signals for the group of the task are not for its keeper.
     with contextlib.suppress(OSError):  # the fork server has just been killed
         os.setpgid(0, os.getpgid(server))
-        os.write(ready, b".")
     os.closerange(3, _MAX_FD)  # the pipes of this task and of others, and the socket
     while (ended := os.wait())[0] != task:
         pass
