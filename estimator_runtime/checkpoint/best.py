@@ -158,16 +158,7 @@ class BestCheckpoints:
         if is_kept:
             written = {**noted, name: finite}
             self._write_metrics(written)
-            try:
-                self._link(prefix, [other for other in best if other != name])
-            except FileNotFoundError:
-                # Deleted by a process that does not check for readers, or on a file
-                # system without locks.
-                _logger.warning(
-                    "%s is not kept among the best: it was deleted while it was "
-                    "evaluated",
-                    prefix,
-                )
+            if not self._is_linked(prefix, [other for other in best if other != name]):
                 self._write_metrics(noted)
                 return False
         # Even if this checkpoint is not kept: a run that died may have left more
@@ -180,6 +171,20 @@ class BestCheckpoints:
         if left != written:
             self._write_metrics(left)
         return is_kept
+
+    def _is_linked(self, prefix: str, others: Sequence[str]) -> bool:
+        """Put a checkpoint beside others; return whether it was still there."""
+        try:
+            self._link(prefix, others)
+        except FileNotFoundError:
+            # Deleted by a process that does not check for readers, or on a file system
+            # without locks.
+            _logger.warning(
+                "%s is not kept among the best: it was deleted while it was evaluated",
+                prefix,
+            )
+            return False
+        return True
 
     def _delete(self, name: str) -> bool:
         """Delete a checkpoint unless a reader holds it; return whether it is gone."""

@@ -39,6 +39,7 @@ from estimator_runtime.signals.exit import flush
 _CLOSE_SECS = 0.5
 _PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 _PYTHONS_HOOK = sys.__excepthook__
+_NAN_LOSS = "NanLossDuringTrainingError"
 # Lines of a message of TensorFlow's that stand before the reason.
 _BEFORE_REASON = re.compile(
     r"(?:[A-Z_]+: )?From /job:|\d+ root error\(s\) found|Graph execution error|=*$"
@@ -396,6 +397,9 @@ def report(failure: BaseException) -> int:
         _write(f"estimator-runtime: error: {place}: {failure}\n")
         return 1
     is_stop_reported = is_default and _report_stop(failure)
+    if is_default and type(failure).__name__ == _NAN_LOSS:
+        # What to do stands in a note. The frames of libraries would hide it.
+        failure.__traceback__ = _program_part(failure.__traceback__)
     hook_failure = None if is_stop_reported else _call_hook(failure)
     if is_default and not is_stop_reported and (text := summary_of(failure)):
         _write(f"estimator-runtime: error: {text}\n")
@@ -434,6 +438,16 @@ def _place_of_setting(failure: BaseException) -> str | None:
         return None
     frame, line = (of_program or frames[:1])[-1]
     return f"{frame.f_code.co_filename}:{line}"
+
+
+def _program_part(part: types.TracebackType | None) -> types.TracebackType | None:
+    """Return a traceback with the frames of the program only."""
+    if part is None:
+        return None
+    rest = _program_part(part.tb_next)
+    if not reporting.is_of_program(part.tb_frame):
+        return rest
+    return types.TracebackType(rest, part.tb_frame, part.tb_lasti, part.tb_lineno)
 
 
 def summary_of(failure: BaseException) -> str | None:

@@ -149,8 +149,10 @@ class TrainingOptions:
         "auto",
         choices=("auto", "plans", "stock"),
         help="what runs the steps: this package's loop (auto, the default), the same "
-        "without --steps-per-run (plans), or TensorFlow's own (stock), to compare",
+        "with each step by itself (plans), or TensorFlow's own (stock), to compare",
     )
+    # The only place that has the default. If it is "auto" one day, a session that the
+    # program opens itself still has 1: see `current`.
     steps_per_run: int | str = _option(
         1,
         types=(int, str),
@@ -300,8 +302,20 @@ _current: contextvars.ContextVar[TrainingOptions | None] = contextvars.ContextVa
 
 
 def current() -> TrainingOptions:
-    """Return the options of the training under way; else those of the environment."""
-    return _current.get() or TrainingOptions.from_environ()
+    """Return the options of the training under way; else those of the environment.
+
+    Without a training of an Estimator, the session is one that the program opens. Its
+    loop may count its calls of `run`, so a call is one step unless the environment says
+    otherwise, whatever the default is.
+    """
+    return _current.get() or _of_own_session()
+
+
+def _of_own_session() -> TrainingOptions:
+    """Return the options of a session that the program opens itself."""
+    if OPTIONS["steps_per_run"].variable in os.environ:
+        return TrainingOptions.from_environ()
+    return TrainingOptions.from_environ(steps_per_run=1)
 
 
 @contextlib.contextmanager
@@ -347,7 +361,7 @@ class OwnOptions:
 
     def _warn_of_unused_options(self) -> None:
         """Log the options that do not reach a session of the program's own."""
-        used = TrainingOptions.from_environ()
+        used = _of_own_session()
         for name in self._own_options.keys() & _OF_SESSION:
             value = self._own_options[name]
             if value != getattr(used, name):

@@ -135,6 +135,10 @@ class Plan:
         substitute: What to run and fetch instead, or None.
 
     Attributes:
+        wanted: Consumer to its fetches.
+        tensors: The tensors of the raw values, in their order.
+        targets: The ops that run too.
+        flush: As given.
         is_on_caller: Whether the calling thread runs the request.
         results: Turns raw values into a dict of consumer to results.
 
@@ -150,20 +154,22 @@ class Plan:
         substitute: Substitute | None = None,
     ) -> None:
         # The copy also keeps the leaves alive: the key relies on their identity.
-        self._wanted = {consumer: copied(f) for consumer, f in wanted.items()}
-        handler = sessions.FetchHandler(session.graph, self._wanted, {})
+        self.wanted = {consumer: copied(f) for consumer, f in wanted.items()}
+        handler = sessions.FetchHandler(session.graph, self.wanted, {})
         if handler.has_handles:
             raise CannotPlan("asks for a session handle, which needs its session")
-        self._session, self._flush = session, flush
-        self._names = [tensor.name for tensor in handler.fetches()]
+        self._session, self.flush = session, flush
+        self.tensors: list[tf.Tensor] = handler.fetches()
+        self.targets: list[tf.Operation] = handler.targets()
+        self._names = [tensor.name for tensor in self.tensors]
         self.results = recipe(handler, self._names, sessions.owned)
         options = config_pb2.CallableOptions()
         if substitute is None:
             options.fetch.extend(self._names)
-            options.target.extend(operation.name for operation in handler.targets())
+            options.target.extend(operation.name for operation in self.targets)
         else:
-            options.fetch.extend(substitute.names_of(handler.fetches()))
-            targets = substitute.names_of(handler.targets())
+            options.fetch.extend(substitute.names_of(self.tensors))
+            targets = substitute.names_of(self.targets)
             options.target.extend(sorted({substitute.target.name, *targets}))
             options.feed.extend(substitute.feeds)
         if not options.fetch and not options.target:
@@ -182,7 +188,7 @@ class Plan:
         it has compiled when nothing refers to the plan any more.
         """
         compiled = sessions.compiled(self._session, self._options)
-        return self._flush.wrap(compiled) if self._flush else compiled
+        return self.flush.wrap(compiled) if self.flush else compiled
 
     def traced(
         self,

@@ -10,11 +10,13 @@ import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
 from estimator_runtime.loop.caller_thread import CallingThread
+from estimator_runtime.loop.fusion.idle_runs import CompletedRun, IdleRuns
 from estimator_runtime.loop.global_step import adds_one
 from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph, subgraphs
 from estimator_runtime.loop.hooks.idle import IdleHooks
 from estimator_runtime.loop.packing.requests import PackingLog, requests_of
 from estimator_runtime.loop.plan import MAX_PLANS, Plan, Planner, key_of
+from estimator_runtime.loop.run_length import RunLength
 from estimator_runtime.loop.step_kind import StepKind
 from estimator_runtime.signals import request
 from estimator_runtime.signals.session_close import closable, slow_close_logged
@@ -77,6 +79,8 @@ class PlannedSession(HookedSession):
         sess: The session that runs the steps.
         hooks: Hooks of the session.
         packing_log: Logs which transfers between tasks are packed; None packs none.
+        run_length: How long a run of several steps may take between the steps at which
+            hooks are called; None runs each step by itself.
     """
 
     def __init__(
@@ -84,6 +88,7 @@ class PlannedSession(HookedSession):
         sess: tf.compat.v1.Session,
         hooks: Sequence[tf.compat.v1.train.SessionRunHook],
         packing_log: PackingLog | None = None,
+        run_length: RunLength | None = None,
     ) -> None:
         super().__init__(sess, hooks)
         self._should_stop = False
@@ -93,6 +98,10 @@ class PlannedSession(HookedSession):
         # Key of the caller's fetches to the result of `_is_step`, and the fetches.
         self._are_steps: dict[object, tuple[bool, object]] = {}
         self._idle = IdleHooks(hooks)
+        self._runs = None
+        if run_length is not None:
+            self._runs = IdleRuns(sess, hooks, self._calling_thread, run_length)
+        self._end_of_data: Exception | None = None  # to be raised by the next step
         self._thread: int | None = None  # the one that has called `run` first
         self._is_shared = False  # whether another thread has called it too
         # The global step that the next step begins with, unless the program changes it.
@@ -110,10 +119,13 @@ class PlannedSession(HookedSession):
             raise RuntimeError("Run called even after should_stop requested.")
         self._note_thread()
         is_plain = not feed_dict and options is None and run_metadata is None
+        if self._runs and self._is_shared:
+            self._runs.share(self._is_step(fetches))
         idle_plan = self._idle.plan_for(fetches) if is_plain else None
         # A session with a plan is of TensorFlow's own class, so it can be asked.
         if idle_plan is not None and not sessions.is_closed(self._sess):
             return self._run_idle(idle_plan, fetches)
+        self.forget_end_of_data()
         self._idle.interrupt()
         context = tf_hooks.SessionRunContext(
             tf_hooks.SessionRunArgs(fetches, feed_dict), self._sess
@@ -177,18 +189,36 @@ class PlannedSession(HookedSession):
         """Bring the hooks to the state that they would have after seeing every step."""
         self._idle.end()
 
-    def _run_idle(self, plan: Plan, fetches: Any) -> Any:
-        """Run a step that no hook is due to see, and return the caller's results.
+    def forget_end_of_data(self) -> None:
+        """Forget an end of data that no call has raised yet, as it may start again.
 
-        If its values are not the expected ones, the hooks see the step after all.
+        If the data has really ended, the next step finds that out.
         """
-        self.step_kind = StepKind.IDLE
+        self._end_of_data = None
+
+    def _run_idle(self, plan: Plan, fetches: Any) -> Any:
+        """Run steps that no hook is due to see, and return results of the last one.
+
+        If its values are not the expected ones, the hooks see that step after all.
+        """
         idle = self._idle
-        try:
-            raw = plan.run()
-        except BaseException:
+        if self._end_of_data is not None:
+            error, self._end_of_data = self._end_of_data, None
             idle.end()
-            raise
+            raise error
+        run = self._run_until_due(plan)
+        self.step_kind = StepKind.FUSED if run.steps > 1 else StepKind.IDLE
+        if run.error is not None:
+            idle.count(run.steps)
+            if run.steps and isinstance(run.error, tf.errors.OutOfRangeError):
+                # The steps before the end of the data are trained. The next call
+                # raises the error.
+                self._end_of_data = run.error
+                return idle.results(run.raw)
+            idle.end()
+            raise run.error
+        idle.count(run.steps - 1)
+        raw = run.raw
         if idle.passes(raw):
             return idle.results(raw)
         idle.end()
@@ -201,6 +231,16 @@ class PlannedSession(HookedSession):
         outputs = plan.results(raw)
         self._call_after_run(context, outputs, options, run_metadata)
         return outputs[CALLER]
+
+    def _run_until_due(self, plan: Plan) -> CompletedRun:
+        """Run a step of the idle stretch, or several."""
+        idle = self._idle
+        if self._runs is not None:
+            return self._runs.run(plan, idle.left, idle.trained)
+        try:
+            return CompletedRun(1, plan.run(), None)
+        except BaseException as error:  # noqa: BLE001 (the caller raises it)
+            return CompletedRun(0, None, error)
 
     def _run_plan(self, plan: Plan, fetches: Any) -> list[Any]:
         """Run a plan, and return raw values with the global step from before it.

@@ -6,52 +6,47 @@ from typing import Any
 
 from estimator_runtime.output.training_log import TRAINING_LOG
 
-# A run should be long enough to make the cost of starting it negligible, and so short
-# that a stop request, which waits for the end of the run, does not wait long.
-_SHORT_SECS = 0.05
-_LONG_SECS = 0.2
-_LONG_SECS_OF_A_NUMBER = 1.0
+# A stop request waits for the end of a run. Runs of "auto" leave it unnoticed; a number
+# that was asked for may take longer.
+_AUTO_SECS = 0.1
+_MOST_SECS = 1.0
 # Most of the grace period must be left for the `end` of the hooks, on a busy machine.
 _MOST_OF_GRACE = 0.1
-_MOST_STEPS = 10_000
+_LEAST_SECS = 0.05
 _MOST_COUNTED = 2**31 - 1  # the loop counts in 32 bits
 
 _logger = logging.getLogger(__name__)
 
 
 class RunLength:
-    """The maximum number of steps in one run, adapted to the time that runs take.
+    """How many steps one call of the session may run, and for how long.
 
-    Runs start with one step and double until they take long enough, or have the number
-    of steps that was asked for. A run that takes too long makes the next runs shorter.
-    So a stop request, which waits for the end of a run, has most of its grace period
-    left.
+    With a number, runs start with one step and double until they have that number, or
+    take long. A run that takes too long makes the next runs shorter. So a stop request,
+    which waits for the end of a run, has most of its grace period left.
+
+    With "auto", `IdleRuns` runs steps for up to `secs`.
 
     Args:
-        steps_per_run: The maximum number of steps, 1 or more. With "auto", runs grow
-            until they take about a tenth of a second.
+        steps_per_run: The maximum number of steps, 1 or more, or "auto".
         grace_secs: Seconds that a training has to end its step after SIGTERM.
 
     Attributes:
         asked_for: The number that was given; None for "auto".
+        is_auto: Whether it is "auto".
         is_single: Whether steps are run one by one.
+        secs: Seconds that a run may take.
         settled_secs: Seconds that the last run took, if its length has proved right
             twice in a row; else None.
     """
 
     def __init__(self, steps_per_run: int | str, grace_secs: float) -> None:
-        if isinstance(steps_per_run, str):  # "auto"
-            self.asked_for, self._most_steps = None, _MOST_STEPS
-            long_secs = _LONG_SECS
-        else:
-            self.asked_for = self._most_steps = min(steps_per_run, _MOST_COUNTED)
-            long_secs = _LONG_SECS_OF_A_NUMBER
-        most_secs = max(_MOST_OF_GRACE * grace_secs, _SHORT_SECS)
-        self._long_secs = min(long_secs, most_secs)
-        # A run as short as this may double without taking too long.
-        self._short_secs = self._long_secs / 2
-        if self.asked_for is None:
-            self._short_secs = min(self._short_secs, _SHORT_SECS)
+        self.is_auto = isinstance(steps_per_run, str)
+        self.asked_for = None
+        if not isinstance(steps_per_run, str):
+            self.asked_for = min(steps_per_run, _MOST_COUNTED)
+        long_secs = _AUTO_SECS if self.is_auto else _MOST_SECS
+        self.secs = min(long_secs, max(_MOST_OF_GRACE * grace_secs, _LEAST_SECS))
         self._steps = 1
         self._unchanged = 0  # runs in a row
         self.settled_secs: float | None = None
@@ -66,13 +61,19 @@ class RunLength:
         Args:
             reason: Completes "because the step ...".
         """
-        if not self.is_single:
-            self.is_single = True
-            _logger.warning(
-                "steps_per_run=%s: steps are run one by one, because the step %s",
-                self,
-                reason,
-            )
+        if self.is_single:
+            return
+        self.is_single = True
+        # "auto" asks for no particular step to be in a loop.
+        log, level = (TRAINING_LOG, logging.INFO)
+        if not self.is_auto:
+            log, level = _logger, logging.WARNING
+        log.log(
+            level,
+            "steps_per_run=%s: steps are run one by one, because the step %s",
+            self,
+            reason,
+        )
 
     def up_to(self, due: int | None) -> int:
         """Return the length of the next run.
@@ -90,13 +91,13 @@ class RunLength:
             steps: The number of steps that it had.
         """
         before = self._steps
-        if secs > self._long_secs:
-            fitting = int(steps * self._long_secs / 2 / secs)
+        if secs > self.secs:
+            fitting = int(steps * self.secs / 2 / secs)
             self._steps = max(1, min(before, fitting))
         elif steps < before:
             return  # a run that a hook has cut short shows nothing about longer ones
-        elif secs < self._short_secs:
-            self._steps = min(2 * before, self._most_steps)
+        elif secs < self.secs / 2:
+            self._steps = min(2 * before, self.asked_for or before)
         self._unchanged = self._unchanged + 1 if self._steps == before else 0
         # The first run compiles, so it takes as long as many later steps.
         self.settled_secs = secs if self._unchanged > 1 else None

@@ -67,6 +67,8 @@ class LoopSessionCreator(sessions.CoordinatedSessionCreator):
         self._packs_transfers = pack_transfers
         self._packing_log = PackingLog()
         if loop != "auto":
+            # "auto" has no effect then, and needs no line.
+            self.run_length.is_single |= self.run_length.is_auto
             self.run_length.run_singly(f"is run by the loop {loop!r}")
         self._graph = tf.compat.v1.get_default_graph()
 
@@ -102,9 +104,12 @@ class LoopSessionCreator(sessions.CoordinatedSessionCreator):
         if self._loop == "stock":
             return HookedSession(session, hooks)
         log = self._packing_log if self._packs(session) else None
-        if self.run_length.is_single:
-            return PlannedSession(session, hooks, packing_log=log)
-        return FusedSession(session, hooks, self.run_length, packing_log=log)
+        length = self.run_length
+        if length.is_auto:
+            return PlannedSession(session, hooks, log, length)
+        if length.is_single:
+            return PlannedSession(session, hooks, log)
+        return FusedSession(session, hooks, length, packing_log=log)
 
     def _packs(self, session: Any) -> bool:
         """Return whether the transfers of a session's steps are to be packed."""
@@ -190,7 +195,7 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
         """Run a function that may run steps; see TensorFlow's `MonitoredSession`."""
         creator = self._coordinated_creator
         creator.run_length.run_singly("is run by a function, through run_step_fn")
-        if isinstance(creator.hooked, FusedSession):
+        if isinstance(creator.hooked, PlannedSession):
             creator.hooked.forget_end_of_data()  # the function may restart the data
         if self._watch.is_requested:
             self.close()

@@ -41,10 +41,10 @@ _BY_RULE = "the calling thread if the request is small, else TensorFlow's pool"
 RULES = (
     Rule(
         kind=StepKind.FUSED,
-        when="`steps_per_run` is not 1, the step can be in a loop, and the call asks "
-        "for the step only",
-        runs="up to `steps_per_run` steps in one call of the session",
-        hooks="called at the last step of the run",
+        when="`steps_per_run` is not 1, no hook has anything to do at the next steps, "
+        "the step can be in a loop, and the call asks for the step only",
+        runs="several steps in one call of the session",
+        hooks="not called; with a number, called at the last step of the run",
         thread=_BY_RULE,
     ),
     Rule(

@@ -158,7 +158,7 @@ def MonitoredTrainingSession(
         ),
         stop_grace_period_secs=stop_grace_period_secs,
         loop=settings.options.loop,
-        steps_per_run=settings.options.steps_per_run,
+        steps_per_run=_steps_per_run(settings),
         pack_transfers=settings.options.pack_transfers,
     )
 
@@ -206,10 +206,16 @@ def _session_of_strategy(
     return session
 
 
+def _steps_per_run(settings: SessionSettings) -> int | str:
+    """Return how many steps a call may run; a strategy's run together only if asked."""
+    chosen = settings.options.steps_per_run
+    return 1 if chosen == "auto" and tf.distribute.has_strategy() else chosen
+
+
 def _log_ignored_options(settings: SessionSettings) -> None:
     """Log the options that have no effect in TensorFlow's own session."""
     chosen = settings.options
-    if chosen.steps_per_run != 1:
+    if chosen.steps_per_run not in (1, "auto"):  # which needs no line
         _logger.warning(
             "steps_per_run=%s: steps are run one by one, because the step is that of a "
             "multi-worker strategy",

@@ -75,11 +75,13 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             own session, which calls each hook at each step. The results are the same;
             choose "stock" to find out whether the loop causes a problem. None takes the
             command's `--loop`, else ESTIMATOR_RUNTIME_LOOP, else "auto".
-        steps_per_run: The maximum number of training steps in one call of the session:
-            1 or more, or "auto". The results are those of single steps, and hooks act
-            at the same steps. A stop request waits for the end of the call, so a call
-            runs fewer steps if it would take more than a second. None takes the
-            command's `--steps-per-run`, else ESTIMATOR_RUNTIME_STEPS_PER_RUN, else 1.
+        steps_per_run: How many training steps one call of the session may run. "auto"
+            runs steps together at which no hook acts, for a tenth of a second at most,
+            once that pays, and where it is certain that the results are those of single
+            steps; docs/performance.md says where. A number, 1 or more, does that from
+            the second call on, also in more programs, and for a second at most. Hooks
+            act at the same steps in either case. None takes the command's
+            `--steps-per-run`, else ESTIMATOR_RUNTIME_STEPS_PER_RUN, else 1.
         pack_transfers: In a cluster with parameter servers, whether the tasks send each
             other the tensors of a step as fewer and larger ones; see
             docs/performance.md. By default it does if several tasks train. None takes

@@ -90,13 +90,8 @@ class Training:
 
     def stock(self, folder=None):
         """Return the outcome with TensorFlow's own session."""
-        seam = frozen.training
-        ours = seam.MonitoredTrainingSession
-        seam.MonitoredTrainingSession = STOCK
-        try:
+        with stock_session():
             return self._outcome(folder)
-        finally:
-            seam.MonitoredTrainingSession = ours
 
     def ours(self, steps_per_run, folder=None):
         """Return the outcome with this runtime's session."""
@@ -155,6 +150,29 @@ class Training:
             return tf.nest.map_structure(tf.identity, iterator.get_next())
 
 
+@contextlib.contextmanager
+def stock_session():
+    """Train with TensorFlow's own session."""
+    seam = frozen.training
+    ours = seam.MonitoredTrainingSession
+    seam.MonitoredTrainingSession = STOCK
+    try:
+        yield
+    finally:
+        seam.MonitoredTrainingSession = ours
+
+
+@pytest.fixture
+def outcome_of_program():
+    """Return a function from a program, which trains in a folder, to its outcome."""
+
+    def outcome(program, is_stock=False):
+        with stock_session() if is_stock else contextlib.nullcontext():
+            return outcome_of(program)
+
+    return outcome
+
+
 def outcome_of(run, folder=None):
     """Return the outcome of `run(folder)`, in a folder of its own if none is given."""
     with contextlib.ExitStack() as stack:
@@ -165,7 +183,8 @@ def outcome_of(run, folder=None):
             run(folder)
         except (RuntimeError, ValueError, tf.errors.OpError) as raised:
             error = f"{type(raised).__name__}: {str(raised).splitlines()[0]}"
-        tf1.summary.FileWriterCache.get(folder).flush()
+        with tf.Graph().as_default():  # for a training that failed before it had one
+            tf1.summary.FileWriterCache.get(folder).flush()
         return Outcome(
             variables=variables(folder),
             checkpoints=checkpoint_steps(folder),

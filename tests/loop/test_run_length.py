@@ -55,12 +55,10 @@ def test_a_number_of_steps_is_the_most_that_runs_grow_to_within_a_second(
 @pytest.mark.parametrize(
     ("grace_secs", "steps"), [(1e9, 64), (30, 64), (3, 16), (1, 8), (0.1, 4), (0, 4)]
 )
-@pytest.mark.parametrize("steps_per_run", ["auto", 1000])
-def test_no_run_takes_more_than_a_tenth_of_a_grace(steps_per_run, grace_secs, steps):
-    longest = {"auto": 8, 1000: 64}[steps_per_run]
-    length = RunLength(steps_per_run, grace_secs)
+def test_no_run_takes_more_than_a_tenth_of_a_grace(grace_secs, steps):
+    length = RunLength(1000, grace_secs)
     found = lengths(length, secs_per_step=0.01, runs=9)
-    assert found[-1] == min(longest, steps)
+    assert found[-1] == steps
     assert max(found) * 0.01 <= max(grace_secs / 10, 0.05)
 
 
@@ -72,17 +70,12 @@ def test_a_run_that_has_become_slow_shortens_the_next_one_at_once():
 
 
 @pytest.mark.parametrize(
-    ("secs_per_step", "expected"),
-    [
-        (0.001, [1, 2, 4, 8, 16, 32, 64, 64, 64]),  # 64 ms
-        (0.02, [1, 2, 4, 4]),  # 80 ms
-        (3.0, [1, 1, 1]),
-    ],
+    ("grace_secs", "secs"), [(1e9, 0.1), (30, 0.1), (0.7, 0.07), (0.1, 0.05), (0, 0.05)]
 )
-def test_automatic_runs_grow_until_they_take_a_good_while(secs_per_step, expected):
-    assert (
-        lengths(RunLength("auto", GRACE_SECS), secs_per_step, len(expected)) == expected
-    )
+def test_automatic_runs_take_a_tenth_of_a_second_or_of_a_grace(grace_secs, secs):
+    length = RunLength("auto", grace_secs)
+    assert (length.is_auto, length.is_single) == (True, False)
+    assert length.secs == pytest.approx(secs)
 
 
 class Often:
@@ -114,16 +107,17 @@ def announced(steps_per_run, secs_per_step, runs, caplog, every=None):
             "5 steps per session call: steps_per_run=7, and Often must see a step then",
         ),
         (
-            "auto",
-            0.001,
-            None,
-            "64 steps per session call: steps_per_run=auto, and so many take 0.064 s",
-        ),
-        (
             100,
             0.4,
             None,
             "2 steps per session call: steps_per_run=100, and so many take 0.8 s",
+        ),
+        (
+            1000,
+            0.000_01,
+            100,
+            "100 steps per session call: steps_per_run=1000, and Often must see a step "
+            "then",
         ),
     ],
 )

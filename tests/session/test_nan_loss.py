@@ -1,6 +1,7 @@
 """A loss that becomes NaN in one process, and what its traceback names."""
 
 import os
+import re
 import subprocess
 import sys
 import traceback
@@ -123,3 +124,6 @@ def test_a_program_of_one_process_ends_with_the_newest_good_checkpoint(tmp_path)
         f"{tmp_path}/model/model.ckpt-11; move {tmp_path}/model/model.ckpt-11.* away, "
         f"or training goes on from it. {_TO_TRY}",
     ]
+    # No frames of libraries are above it.
+    files = re.findall(r'^  File "(.+?)"', done.stderr, re.M)
+    assert set(files) == {str(_PROGRAM)}

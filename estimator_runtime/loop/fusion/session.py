@@ -14,9 +14,9 @@ from tensorflow.core.protobuf import config_pb2
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.loop.fusion import while_loop
 from estimator_runtime.loop.fusion.extras import Extras
+from estimator_runtime.loop.fusion.session_config import check_config, may_split
 from estimator_runtime.loop.fusion.steps import Steps
 from estimator_runtime.loop.graph import ops as graph_ops
-from estimator_runtime.loop.graph import xla
 from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph, subgraphs
 from estimator_runtime.loop.hooks import schedule as hook_schedule
 from estimator_runtime.loop.packing.requests import PackingLog
@@ -27,7 +27,6 @@ from estimator_runtime.loop.step_kind import StepKind
 from estimator_runtime.tf_internals import hooks as tf_hooks
 from estimator_runtime.tf_internals import sessions
 
-tf1 = tf.compat.v1
 _logger = logging.getLogger(__name__)
 
 
@@ -72,7 +71,6 @@ class FusedSession(PlannedSession):
         # Names of the ops whose random numbers the loop draws from generators of its
         # own; empty once the log has said that another call draws them too.
         self._random_ops: set[str] = set()
-        self._end_of_data: Exception | None = None
         self._building = threading.RLock()
         # A run of steps holds this lock. A step of another thread waits for the end of
         # the run: together they would go past the step at which a hook must act.
@@ -127,13 +125,6 @@ class FusedSession(PlannedSession):
                 drawn,
             )
 
-    def forget_end_of_data(self) -> None:
-        """Forget an end of data that no call has raised yet, as it may start again.
-
-        If the data has really ended, the next step finds that out.
-        """
-        self._end_of_data = None
-
     def _trains(self, fetches: object, key: object) -> bool:
         """Return whether a call trains, and record each call that comes before.
 
@@ -178,7 +169,7 @@ class FusedSession(PlannedSession):
             if self._planner.obstacle:
                 raise CannotFuse(self._planner.obstacle)
             check_hooks(self._sess.graph, self._hooks)
-            _check_config(getattr(self._sess, "_config", None) or tf1.ConfigProto())
+            check_config(self._sess)
             structure(fetches)
             steps = self._fuse(fetches)
         except (CannotFuse, CannotPlan) as reason:
@@ -209,7 +200,7 @@ class FusedSession(PlannedSession):
             extras=[*inside, *extras.from_step.values()],
             global_step=global_step.variable,
             losses=losses,
-            may_split=_may_split(self._sess),
+            may_split=may_split(self._sess),
         )
         fused = while_loop.fuse(step, request)
         drawn = set(graph_ops.with_own_randomness(graph, step.ops.values()))
@@ -306,28 +297,6 @@ def check_hooks(graph: tf.Graph, hooks: Sequence[Any]) -> None:
                     f"is run beside a {name} that draws random numbers, {drawn[0]!r}, "
                     "at the end"
                 )
-
-
-def _may_split(session: tf.compat.v1.Session) -> bool:
-    """Return whether the ops of a step run on CPUs only, and at their own precision."""
-    config = getattr(session, "_config", None) or tf1.ConfigProto()
-    devices = session.list_devices()
-    return xla.mixed_precision(config) is None and all(
-        each.device_type == "CPU" for each in devices
-    )
-
-
-def _check_config(config: config_pb2.ConfigProto) -> None:
-    """Raise CannotFuse if a ConfigProto has settings that need one step per call."""
-    reason = xla.reason(config)
-    if reason is not None:
-        raise CannotFuse(reason)
-    if config.operation_timeout_in_ms:
-        raise CannotFuse("has a time limit of its own (operation_timeout_in_ms)")
-    # TensorFlow keeps random generators by the names of their ops. With this setting,
-    # the names of ops in branches change from one request to the next.
-    if config.graph_options.place_pruned_graph:
-        raise CannotFuse("is placed anew for each request (place_pruned_graph)")
 
 
 def ops_of(graph: tf.Graph, fetches: object) -> dict[str, tf.Operation]:

@@ -10,6 +10,7 @@ loop (see `extras`).
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -114,22 +115,25 @@ def _fuse(step: Subgraph, request: LoopRequest) -> FusedSteps:
     count = tf1.placeholder(tf.int32, [], name="count")
     kept = {t.name: _Kept(t) for t in (*request.tensors, *request.losses)}
     total = _Kept(tf.zeros([], tf.int64))
-    left, ran, done = _loop(step, request, count, kept, total)
+    end = tf1.placeholder_with_default(tf.constant(math.inf, tf.float64), [], "end")
+    left, ran, done = _loop(step, request, (count, end), kept, total)
     with tf.control_dependencies([done]):
         # The value that a step's fetches see: the one before its increment.
         trained_before = request.global_step.read_value() - 1
     nothing = tf.no_op()
+    steps = Substitute(
+        feeds=(count.name,),
+        target=done,
+        values={
+            **left,
+            **dict.fromkeys(reads, trained_before),
+            **dict.fromkeys(step.ops, done),
+            ran.name: ran,
+        },
+    )
     return FusedSteps(
-        steps=Substitute(
-            feeds=(count.name,),
-            target=done,
-            values={
-                **left,
-                **dict.fromkeys(reads, trained_before),
-                **dict.fromkeys(step.ops, done),
-                ran.name: ran,
-            },
-        ),
+        steps=steps,
+        timed_steps=dataclasses.replace(steps, feeds=(count.name, end.name)),
         kept=Substitute(
             feeds=(),
             target=nothing,
@@ -185,7 +189,7 @@ def _check_small(tensor: tf.Tensor) -> None:
 def _loop(
     step: Subgraph,
     request: LoopRequest,
-    count: tf.Tensor,
+    limits: tuple[tf.Tensor, tf.Tensor],
     kept: Mapping[str, _Kept],
     total: _Kept,
 ) -> tuple[dict[str, tf.Tensor], tf.Tensor, tf.Operation]:
@@ -194,7 +198,8 @@ def _loop(
     Args:
         step: The part of the graph that is the step.
         request: What the loop runs and returns.
-        count: The number of steps to run.
+        limits: The number of steps to run, and the time, in seconds since the epoch,
+            after which no step but the first begins.
         kept: The variables that store values of the last complete step, by name.
         total: The variable that counts the complete steps of all runs.
 
@@ -208,9 +213,11 @@ def _loop(
     if request.may_split:
         adam.split(graph_def, step.ops)
     names = list(carried)
+    count, end = limits
 
     def condition(i: tf.Tensor, *values: tf.Tensor) -> tf.Tensor:
-        more = i < count
+        in_time = tf.logical_or(tf.equal(i, 0), tf.timestamp() < end)
+        more = tf.logical_and(i < count, in_time)
         for loss in request.losses:
             is_nan = tf.reduce_any(tf.math.is_nan(values[names.index(loss.name)]))
             more = tf.logical_and(more, tf.logical_not(is_nan))
@@ -265,6 +272,8 @@ class FusedSteps:
     Attributes:
         steps: Substitute for a run of steps, whose number is its feed. It returns the
             values of the last step that ran.
+        timed_steps: The same, with a second feed: the time, in seconds since the epoch,
+            after which no step but the first begins.
         kept: Substitute that runs no step. It has the values of the last complete step
             that the caller fetches, the watched losses and the global step from before
             that step, even if the run has failed.
@@ -275,6 +284,7 @@ class FusedSteps:
     """
 
     steps: Substitute
+    timed_steps: Substitute
     kept: Substitute
     ran: tf.Tensor
     total: tf.Tensor

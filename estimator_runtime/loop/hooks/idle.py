@@ -105,6 +105,24 @@ class IdleHooks:
             return None
         return plan if key_of(fetches) == self._made_for[1] else None
 
+    @property
+    def left(self) -> int:
+        """The number of steps of the stretch that have not run yet."""
+        return self._steps - self._passed
+
+    @property
+    def trained(self) -> int:
+        """The number of steps trained so far, as the stretch counts them."""
+        return self._trained
+
+    def count(self, steps: int) -> None:
+        """Count steps whose values need no check."""
+        if self.plan is not None:
+            self._trained += steps
+            self._passed += steps
+        else:  # a call of another thread has ended the stretch while they ran
+            hook_schedule.skip(self._hooks, steps)
+
     def passes(self, raw: list[Any]) -> bool:
         """Return whether a step had the expected values, and count it if so.
 

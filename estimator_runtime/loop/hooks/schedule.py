@@ -87,6 +87,13 @@ def watched_losses(hooks: Iterable[Any]) -> list[Any]:
     return [hook._loss_tensor for hook, each in pairs if each and each.is_nan_watch]
 
 
+def steps_left(hooks: Iterable[Any], global_step: int) -> int | None:
+    """Return the number of steps until a hook ends the training; None if unknown."""
+    pairs = ((hook, schedule_of(hook)) for hook in hooks)
+    left = [e.until_due(hook, global_step) for hook, e in pairs if e and e.is_end]
+    return min((each for each in left if each is not None), default=None)
+
+
 def every_step_hooks(hooks: Iterable[Any]) -> list[str]:
     """Return the class names of the hooks that must see every step, sorted."""
     return sorted(
@@ -133,6 +140,7 @@ class HookSchedule:
         is_passive: Whether the hook does nothing at any step.
         is_nan_watch: Whether the hook only checks whether a loss is NaN. It is due at
             a step at which it is.
+        is_end: Whether the hook ends the training at the step at which it is due.
     """
 
     until_due: Callable[[Any, int], int | None]
@@ -142,6 +150,7 @@ class HookSchedule:
     by_clock: bool = False
     is_passive: bool = False
     is_nan_watch: bool = False
+    is_end: bool = False
 
 
 def schedule_of(hook: Any) -> HookSchedule | None:
@@ -243,7 +252,7 @@ def _global_step_timer(hook: Any, global_step: int) -> int | None:
 _BY_CLASS = {
     _PASSIVE: HookSchedule(until_due=lambda hook, step: None, is_passive=True),
     f"{_TENSORFLOW}StopAtStepHook": HookSchedule(
-        until_due=lambda hook, step: hook._last_step - step, can_wait=True
+        until_due=lambda hook, step: hook._last_step - step, can_wait=True, is_end=True
     ),
     f"{_TENSORFLOW}NanTensorHook": HookSchedule(
         until_due=lambda hook, step: None, can_wait=True, is_nan_watch=True

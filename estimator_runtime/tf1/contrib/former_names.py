@@ -153,6 +153,9 @@ REPLACED = {
     "rnn.python.ops.core_rnn": "tensorflow.contrib.rnn",
     "summary.summary_ops": "tensorflow.contrib.summary.summary",
     "learn.python.learn.estimators.run_config": "estimator_runtime.contrib.learn",
+    "tpu.proto.compilation_result_pb2": (
+        "tensorflow.core.protobuf.tpu.compilation_result_pb2"
+    ),
 }
 
 # Folders of `tf.contrib` before 1.15, and where their modules are that have left it.

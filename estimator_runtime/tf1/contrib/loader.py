@@ -13,6 +13,7 @@ import builtins
 import functools
 import importlib.util
 import pathlib
+import sys
 import types
 from collections.abc import Mapping, Sequence
 from importlib.abc import MetaPathFinder
@@ -75,6 +76,11 @@ class Finder(MetaPathFinder):
             present = new + name.removeprefix(old)
             if name.startswith(old) and find_module(present) is not None:
                 return ModuleSpec(fullname, Alias(present))
+        # Not getattr, which looks for the module that is being looked for.
+        parent, _, last = fullname.rpartition(".")
+        member = vars(sys.modules[parent]).get(last)
+        if isinstance(member, types.ModuleType):
+            return ModuleSpec(fullname, Alias(member.__name__), is_package=True)
         folder, _, rest = name.partition(".")
         inner = self._folder.joinpath(folder, "python", folder, *rest.split("."))
         if rest and (inner.is_dir() or inner.with_name(f"{inner.name}.py").is_file()):

@@ -1,0 +1,49 @@
+"""Errors of a step in a loop, told as those of the step itself."""
+
+import re
+
+import tensorflow as tf
+
+from estimator_runtime.loop.graph.subgraph import Subgraph
+from estimator_runtime.tf_internals import graphs
+
+_NODE = re.compile(r"\{\{node ([^}]+)\}\}")
+
+
+def of_single_step(error: BaseException, step: Subgraph) -> BaseException:
+    """Return the error that a single step would have raised.
+
+    TensorFlow names an op of the loop by the names of the loop and of the program's op.
+
+    Args:
+        error: What a run of steps has raised.
+        step: The part of the graph that is the step.
+
+    Returns:
+        An error of the same class that names the program's op and where the program
+        created it; `error` itself if no op of the loop has caused it.
+    """
+    raw = error.__context__  # does not name where ops were created
+    if not isinstance(error, tf.errors.OpError) or not isinstance(
+        raw, tf.errors.OpError
+    ):
+        return error
+    found = [_name_in(step, name) for name in _NODE.findall(raw.message)]
+    names = [name for name in found if name is not None]
+    if not names:
+        return error
+    message = _NODE.sub(
+        lambda match: f"{{{{node {_name_in(step, match[1]) or match[1]}}}}}",
+        raw.message,
+    )
+    op = step.ops[names[0]]
+    return type(error)(
+        op.node_def, op, graphs.interpolate_graph(message, step.graph)
+    ).with_traceback(error.__traceback__)
+
+
+def _name_in(step: Subgraph, name: str) -> str | None:
+    """Return the name of the op of a step that an op of the loop is a copy of."""
+    parts = name.split("/")
+    suffixes = ("/".join(parts[i:]) for i in range(len(parts)))
+    return next((each for each in suffixes if each in step.ops), None)

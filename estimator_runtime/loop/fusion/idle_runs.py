@@ -1,0 +1,240 @@
+"""Several steps in one call, between the steps at which hooks are called.
+
+This is `steps_per_run="auto"`. `IdleHooks` knows how many steps no hook has to see.
+`IdleRuns` runs them in a loop, and nothing else: the step at which a hook is due, and
+all that hooks fetch there, is run as ever, by the program's own ops. So the only thing
+that has to be equal is the step itself. A step for which that is not certain is not put
+in a loop.
+
+The loop is made once, when it pays:
+
+- `TRIAL_STEPS` such steps have run singly, and took `SHORT_SECS` each at most. A long
+  step has little to gain.
+- At least `FEWEST_STEPS` are to come, and `STEPS_PER_OP` for each op of the step that
+  is not a constant: the time that it takes to make the loop grows with the ops. How
+  many come is known from StopAtStepHook. Without one, as many are expected as have run
+  already.
+
+The length of a run needs no choice: a run ends before the next step at which a hook is
+due, or when `RunLength.secs` are over, which the loop itself checks before each step.
+"""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from estimator_runtime.loop.caller_thread import CallingThread
+from estimator_runtime.loop.fusion import errors, while_loop
+from estimator_runtime.loop.fusion.session_config import (
+    check_config,
+    has_only_cpus,
+    may_split,
+)
+from estimator_runtime.loop.graph import ops as graph_ops
+from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph
+from estimator_runtime.loop.hooks import schedule as hook_schedule
+from estimator_runtime.loop.plan import CannotPlan, Plan
+from estimator_runtime.loop.run_length import RunLength
+from estimator_runtime.output.training_log import TRAINING_LOG
+
+TRIAL_STEPS = 20
+SHORT_SECS = 0.02
+FEWEST_STEPS = 500
+STEPS_PER_OP = 3
+_RAN = "steps run"
+_MOST_STEPS = 2**31 - 1  # the loop counts in 32 bits
+
+
+class CompletedRun(NamedTuple):
+    """What a run of steps gave.
+
+    Attributes:
+        steps: The number of complete steps.
+        raw: Raw values of the plan, of the last complete step; None if there is none.
+        error: The error that ended the run, or None.
+    """
+
+    steps: int
+    raw: Any
+    error: BaseException | None
+
+
+class IdleRuns:
+    """Runs the steps of one session that no hook has to see.
+
+    Args:
+        session: A session of this process.
+        hooks: Its hooks.
+        calling_thread: Chooses the thread that runs the steps.
+        run_length: How long a run may take, and whether steps are run one by one.
+        clock: Returns the time in seconds.
+    """
+
+    def __init__(
+        self,
+        session: tf.compat.v1.Session,
+        hooks: Sequence[Any],
+        calling_thread: CallingThread,
+        run_length: RunLength,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._session, self._hooks = session, hooks
+        self._calling_thread, self._run_length = calling_thread, run_length
+        self._clock = clock
+        self._singles = 0
+        self._secs: list[float] = []  # of the last steps that have run singly
+        self._fewest: int | None = None  # steps to come that are worth a loop
+        self._loop: _Loop | None = None
+        self._made_for: Plan | None = None
+        # Held by a run: a step of another thread waits for its end.
+        self._running = threading.RLock()
+
+    def share(self, is_step: bool) -> None:
+        """Run steps singly from now on: another thread has called the session.
+
+        Args:
+            is_step: Whether it asks for a step, which then waits for the end of a run.
+                A run may itself wait for any other call.
+        """
+        if not self._run_length.is_single:
+            self._run_length.run_singly("is run by several threads")
+            if is_step:
+                with self._running:
+                    pass
+
+    def run(self, plan: Plan, most: int, trained: int) -> CompletedRun:
+        """Run at least one step, and return the error of a step, if there is one.
+
+        Args:
+            plan: The plan of the steps.
+            most: The number of steps before the next one that a hook has to see.
+            trained: The number of steps trained so far.
+        """
+        if self._run_length.is_single:
+            return _single(plan)
+        if self._made_for is None:
+            if not self._pays(plan, trained):
+                began = self._clock()
+                run = _single(plan)
+                self._singles += 1
+                self._secs = [*self._secs[1 - TRIAL_STEPS :], self._clock() - began]
+                return run
+            self._make(plan)
+        if self._loop is None or self._made_for is not plan:
+            return _single(plan)
+        with self._running:
+            return self._loop.run(min(most, _MOST_STEPS), self._run_length.secs)
+
+    def _pays(self, plan: Plan, trained: int) -> bool:
+        """Return whether the steps to come are worth a loop."""
+        if self._singles < TRIAL_STEPS or statistics.median(self._secs) > SHORT_SECS:
+            return False
+        if self._fewest is None:
+            roots = [*plan.targets, *(tensor.op for tensor in plan.tensors)]
+            step = Subgraph(self._session.graph, roots)
+            ops = sum(op.type != "Const" for op in step.ops.values())
+            self._fewest = max(FEWEST_STEPS, STEPS_PER_OP * ops)
+        left = hook_schedule.steps_left(self._hooks, trained)
+        return (self._singles if left is None else left) >= self._fewest
+
+    def _make(self, plan: Plan) -> None:
+        """Make the loop, if the step can be in one, and log which of the two."""
+        self._made_for = plan
+        began = self._clock()
+        try:
+            self._loop = self._loop_of(plan)
+        except (CannotFuse, CannotPlan) as reason:
+            self._run_length.run_singly(reason)
+            return
+        TRAINING_LOG.info(
+            "running several steps per session call from now on: up to the next one "
+            "that a hook must see, for %g s at most (steps_per_run=auto; made in "
+            "%.2g s)",
+            self._run_length.secs,
+            self._clock() - began,
+        )
+
+    def _loop_of(self, plan: Plan) -> _Loop:
+        """Add the loop of a plan's steps to the graph.
+
+        Raises:
+            CannotFuse: If the results could be other ones than those of single steps.
+        """
+        session, graph = self._session, self._session.graph
+        check_config(session)
+        if not has_only_cpus(session):
+            raise CannotFuse("does not run on CPUs only")
+        global_step = self._calling_thread.global_step
+        tensors = [t for t in plan.tensors if t.name not in global_step.reads]
+        step = Subgraph(graph, [*plan.targets, *(each.op for each in tensors)])
+        drawn = graph_ops.with_own_randomness(graph, step.ops.values())
+        if drawn:
+            raise CannotFuse(
+                f"draws random numbers, {drawn[0]!r}, whose generator the loop would "
+                "start again"
+            )
+        watched = hook_schedule.watched_losses(self._hooks)
+        losses = {each.name for each in watched}
+        request = while_loop.LoopRequest(
+            targets=plan.targets,
+            tensors=tensors,
+            extras=(),
+            global_step=global_step.variable,
+            losses=[each for each in tensors if each.name in losses],
+            may_split=may_split(session),
+        )
+        return _Loop(session, step, plan, while_loop.fuse(step, request))
+
+
+class _Loop:
+    """A loop of steps that returns what a plan returns.
+
+    Args:
+        session: The session.
+        step: The part of the graph that is the step.
+        plan: The plan of a single step.
+        fused: The loop in the graph.
+    """
+
+    def __init__(
+        self,
+        session: tf.compat.v1.Session,
+        step: Subgraph,
+        plan: Plan,
+        fused: while_loop.FusedSteps,
+    ) -> None:
+        self._session, self._step, self._fused = session, step, fused
+        wanted = {**plan.wanted, _RAN: fused.ran}
+        self._steps = Plan(session, wanted, plan.flush, fused.timed_steps)
+        self._kept = Plan(session, plan.wanted, plan.flush, fused.kept)
+        self._call = self._steps.run  # compiles, which takes longer than a run may
+        self._total = 0  # complete steps of all runs
+        session.run(fused.reset)
+
+    def run(self, most: int, secs: float) -> CompletedRun:
+        """Run up to `most` steps, and begin none after `secs` seconds but the first."""
+        end = np.float64(time.time() + secs)
+        try:
+            *raw, steps = self._call(np.int32(most), end)
+        except BaseException as error:  # noqa: BLE001 (the caller raises it)
+            before, self._total = self._total, int(self._session.run(self._fused.total))
+            steps = self._total - before
+            values = self._kept.run() if steps else None
+            return CompletedRun(steps, values, errors.of_single_step(error, self._step))
+        self._total += int(steps)
+        return CompletedRun(int(steps), raw, None)
+
+
+def _single(plan: Plan) -> CompletedRun:
+    """Run one step."""
+    try:
+        return CompletedRun(1, plan.run(), None)
+    except BaseException as error:  # noqa: BLE001 (the caller raises it)
+        return CompletedRun(0, None, error)
