@@ -153,13 +153,24 @@ REPLACED = {
     "rnn.python.ops.core_rnn": "tensorflow.contrib.rnn",
     "summary.summary_ops": "tensorflow.contrib.summary.summary",
     "learn.python.learn.estimators.run_config": "estimator_runtime.contrib.learn",
-    "tpu.proto.compilation_result_pb2": (
-        "tensorflow.core.protobuf.tpu.compilation_result_pb2"
-    ),
+    "tpu.proto": "tensorflow.core.protobuf.tpu",
 }
 
 # Folders of `tf.contrib` before 1.15, and where their modules are that have left it.
-FORMER_FOLDERS = {"distributions.python.ops.": f"{_TF}.ops.distributions."}
+FORMER_FOLDERS = {
+    "distributions.python.ops.": f"{_TF}.ops.distributions.",
+    "tpu.proto.": "tensorflow.core.protobuf.tpu.",
+}
+
+# Names that tf-slim has in its package, and 1.15.5 in a module below it only.
+MODULES_BELOW = {
+    "framework.arg_scope_func_key": "framework.python.ops.arg_scope",
+    "layers.adaptive_clipping_fn": "layers.python.layers.optimizers",
+    "layers.bucketize": "layers.python.ops.bucketization_op",
+    "layers.poincare_normalize": "layers.python.layers.layers",
+    "layers.pool": "layers.python.layers.layers",
+    "predictor.Predictor": "predictor.predictor",
+}
 
 # Lines of `tf.contrib` that are different today, by module: (old, new).
 CHANGED_LINES: dict[str, tuple[tuple[str, str], ...]] = {

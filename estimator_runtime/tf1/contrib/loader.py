@@ -26,6 +26,7 @@ from estimator_runtime.tf1.contrib import messages, ops, successors
 from estimator_runtime.tf1.contrib.former_names import (
     CHANGED_LINES,
     FORMER_FOLDERS,
+    MODULES_BELOW,
     REPLACED,
 )
 from estimator_runtime.tf1.contrib.views import CONTRIB, ModuleView, Views, find_module
@@ -130,11 +131,13 @@ class _ContribLoader(SourceFileLoader):
 
 
 def _find_former(path: str, name: str) -> Any:
-    """Return a name that a module had before 1.15.5: a submodule, or TensorFlow's own.
+    """Return a name that 1.15.5 has elsewhere: a submodule, its own, or TensorFlow's.
 
     Raises:
-        AttributeError: If it had none.
+        AttributeError: If there is none.
     """
+    if (below := MODULES_BELOW.get(f"{path}.{name}")) is not None:
+        return getattr(find_module(_PREFIX + below), name)
     module = None if name.startswith("__") else find_module(f"{_PREFIX}{path}.{name}")
     try:
         return module or successors.find(path, name)
