@@ -174,7 +174,9 @@ def test_a_file_of_metrics_that_hangs_stops_nobody(run, tmp_path):
     )
     os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))  # ends the wait for a reader
     assert outcome.exit_status == 0, said
-    assert said.count("the file of --metrics: no answer for 1") == 1
+    # The thread may be late, for which it may be named too, and then has an answer.
+    named = said.count("the file of --metrics: no answer for")
+    assert named - said.count("the file of --metrics: there is an answer again") == 1
 
 
 def test_logs_that_hang_leave_the_job_its_checkpoints(run, saved, monkeypatch):
