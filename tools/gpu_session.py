@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -67,16 +68,19 @@ def _run(arguments, limit, environ, log):
     """Run Python with arguments; return the status, the seconds and the last lines."""
     start = time.monotonic()
     with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=pathlib.Path(__file__).parents[1],
+            env=environ,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # so that all it starts can be killed with it
+        )
         try:
-            status = subprocess.run(
-                [sys.executable, *arguments],
-                cwd=pathlib.Path(__file__).parents[1],
-                env=environ,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                timeout=limit,
-            ).returncode
+            status = process.wait(limit)
         except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
             status = f"killed after {limit} s"
     return {
         "status": status,

@@ -14,13 +14,13 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from estimator_runtime.checkpoint.checkpoint import Checkpoint, checkpoints_in
 from estimator_runtime.checkpoint.store import durable, locks
 from estimator_runtime.checkpoint.store.cleanup import put_back, remove_leftovers
 from estimator_runtime.checkpoint.store.commit import SavingFolder
 from estimator_runtime.checkpoint.store.state_file import (
+    STATE_FILE,
     State,
     readable_state,
     write_state,
@@ -36,6 +36,7 @@ _METRICS = "metrics.json"
 # What the content of that file may raise, which others may have written.
 _MALFORMED = (ArithmeticError, AttributeError, RecursionError, TypeError, ValueError)
 _logger = logging.getLogger(__name__)
+_Metrics = dict[str, dict[str, float]]  # by name of the checkpoint
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -128,6 +129,9 @@ class BestCheckpoints:
         try:
             make_folder(self._folder)
             put_back(self._folder, self._now)
+            # What a run that died had put here and noted is no leftover.
+            _, found = self._there(self._metrics())
+            self._write_state(self._criterion.ranked(found))
             remove_leftovers(self._folder, self._now)
             return self._keep(prefix, metrics)
         except OSError as error:
@@ -139,13 +143,8 @@ class BestCheckpoints:
 
     def _keep(self, prefix: str, metrics: Mapping[str, float]) -> bool:
         name, metric = os.path.basename(prefix), self._criterion.metric
-        # The notes are not trusted: what they name elsewhere is not ours to delete. A
-        # checkpoint without a note cannot be ruled out as the best, so it stays.
-        there = {c.name: c for c in checkpoints_in(self._folder)}
         written = self._metrics()
-        noted = {n: v for n, v in written.items() if n in there}
-        whole = {n for n, each in there.items() if each.has_index}
-        found = {n: v for n, v in noted.items() if n in whole}
+        noted, found = self._there(written)
         # JSON has no NaN and no infinity.
         finite = {n: v for n, v in metrics.items() if math.isfinite(v)}
         known = {**found, name: finite}
@@ -156,30 +155,62 @@ class BestCheckpoints:
         if not best:
             return False
         if is_kept:
-            written = {**noted, name: finite}
-            self._write_metrics(written)
-            try:
-                self._link(prefix, [other for other in best if other != name])
-            except FileNotFoundError:
-                # Deleted by a process that does not check for readers, or on a file
-                # system without locks.
-                _logger.warning(
-                    "%s is not kept among the best: it was deleted while it was "
-                    "evaluated",
-                    prefix,
-                )
-                self._write_metrics(noted)
+            others = [other for other in best if other != name]
+            if not self._is_linked(prefix, others, noted, finite):
                 return False
+            written = {**noted, name: finite}
         # Even if this checkpoint is not kept: a run that died may have left more
         # checkpoints than the best ones.
         self._write_state(best)
         read = [other for other in noted.keys() - best if not self._delete(other)]
-        left: dict[str, Any] = {
-            each: known.get(each, noted.get(each)) for each in (*best, *read)
-        }
+        left = {each: {**noted, **known}[each] for each in (*best, *read)}
         if left != written:
             self._write_metrics(left)
         return is_kept
+
+    def _there(self, metrics: _Metrics) -> tuple[_Metrics, _Metrics]:
+        """Return the metrics of the checkpoints in the folder, and of the whole ones.
+
+        The notes are not trusted: what they name elsewhere is not ours to delete. A
+        checkpoint without a note cannot be ruled out as the best, so it stays.
+        """
+        there = {c.name: c for c in checkpoints_in(self._folder)}
+        noted = {}
+        for name, checkpoint in there.items():
+            # If the process was killed in between, this tells the new one from the old.
+            for each in (name, _name_of_new(checkpoint)):
+                if each in metrics:
+                    noted[name] = metrics[each]
+        return noted, {n: v for n, v in noted.items() if there[n].has_index}
+
+    def _is_linked(
+        self, prefix: str, others: Sequence[str], noted: _Metrics, new: dict[str, float]
+    ) -> bool:
+        """Put a checkpoint with its metrics beside others.
+
+        Returns:
+            Whether it was still there.
+        """
+        name = os.path.basename(prefix)
+        self._write_metrics({**noted, _name_of_new(Checkpoint.at(prefix)): new})
+        try:
+            self._link(prefix, others)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self._write_metrics(noted)
+                _, found = self._there(noted)
+                self._write_state(self._criterion.ranked(found))
+            if not isinstance(error, FileNotFoundError):
+                raise
+            # Deleted by a process that does not check for readers, or on a file system
+            # without locks.
+            _logger.warning(
+                "%s is not kept among the best: it was deleted while it was evaluated",
+                prefix,
+            )
+            return False
+        self._write_metrics({**noted, name: new})
+        return True
 
     def _delete(self, name: str) -> bool:
         """Delete a checkpoint unless a reader holds it; return whether it is gone."""
@@ -189,7 +220,7 @@ class BestCheckpoints:
                 Checkpoint.at(prefix).delete()
         return is_free
 
-    def _metrics(self) -> dict[str, dict[str, float]]:
+    def _metrics(self) -> _Metrics:
         """Return the noted metrics, by name of the checkpoint."""
         path = os.path.join(self._folder, _METRICS)
         try:
@@ -204,7 +235,7 @@ class BestCheckpoints:
             _logger.warning("%s cannot be read (%s); it is made again", path, error)
             return {}
 
-    def _write_metrics(self, metrics: Mapping[str, Mapping[str, float]]) -> None:
+    def _write_metrics(self, metrics: _Metrics) -> None:
         content = json.dumps(metrics, indent=2, sort_keys=True).encode()
         durable.replace_file(os.path.join(self._folder, _METRICS), content)
 
@@ -222,6 +253,8 @@ class BestCheckpoints:
         if old.files:
             # Readers find no checkpoint of this name for a moment.
             self._write_state(others)
+            if not others:
+                durable.remove_if_there(os.path.join(self._folder, STATE_FILE))
         folder = SavingFolder.create(target)
         try:
             for path in source.files:
@@ -244,6 +277,14 @@ class BestCheckpoints:
         state = State(latest=paths[-1], paths=paths, timestamps=times)
         if readable_state(self._folder) != state:
             write_state(self._folder, state)
+
+
+def _name_of_new(checkpoint: Checkpoint) -> str:
+    """Return the name for the metrics of a checkpoint that is about to be put here.
+
+    Another one may have its name. Links and copies have the time of the original.
+    """
+    return f"{checkpoint.name} of {checkpoint.saved_at!r}"
 
 
 def _link(path: str, link: str) -> None:

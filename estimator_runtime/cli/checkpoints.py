@@ -113,7 +113,7 @@ def _as_text(
         cells = [cell.rjust(w) for cell, w in zip(row[:3], widths, strict=True)]
         yield "  ".join((*cells, row[3]))
     graphs = found.bytes - sum(each.own_bytes for each in found.entries)
-    if graphs:
+    if graphs > 0:
         yield f"in all {size(found.bytes)}, of which {size(graphs)} are graphs"
     elif len(found.entries) > 1:
         yield f"in all {size(found.bytes)}"

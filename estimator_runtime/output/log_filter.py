@@ -29,8 +29,17 @@ NATIVE_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _ERRORS = "2"
 # The kinds of devices that TensorFlow makes (device_factory.cc).
 DEVICE_TYPES = "TF_ENABLED_DEVICE_TYPES"
-# Device files of NVIDIA's driver, of AMD's, of either under WSL, and of TPUs.
-_GPUS = ("/dev/nvidia[0-9]*", "/dev/kfd", "/dev/dxg", "/dev/accel*", "/dev/vfio/[0-9]*")
+# Files of NVIDIA's drivers (the device files appear when CUDA is first used), of AMD's,
+# of either under WSL, and of TPUs.
+_GPUS = (
+    "/dev/nvidia[0-9]*",
+    "/proc/driver/nvidia",
+    "/dev/nvhost*",
+    "/dev/kfd",
+    "/dev/dxg",
+    "/dev/accel*",
+    "/dev/vfio/[0-9]*",
+)
 # The folder for drivers of other vendors' devices, beside TensorFlow's.
 _PLUGINS = "tensorflow-plugins"
 # How the messages of tensorflow/python/util/deprecation.py begin, before the caller,
@@ -82,7 +91,7 @@ def is_verbose(environ: Mapping[str, str]) -> bool:
 
 
 def has_gpu(patterns: Iterable[str] = _GPUS) -> bool:
-    """Return whether a device file of a GPU or TPU exists.
+    """Return whether there is a file of a GPU's or a TPU's driver.
 
     Args:
         patterns: Glob patterns of such files.

@@ -13,20 +13,21 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from estimator_runtime.tf1.contrib import original, successors
+from estimator_runtime.tf1.contrib import original, successors, wheel
 from estimator_runtime.tf1.contrib.views import ModuleView, Views
 
 _ROOT = "tensorflow"
 _V1 = "tensorflow.compat.v1"
 _CONTRIB = "contrib"
+_EXAMPLES = "examples"
 _MISSING = object()
 # What the API of TensorFlow 1 does not have, and programs import all the same.
 _REAL = frozenset({"_api", "compiler", "core", "python", "tools"})
 # Private, and yet an attribute of TensorFlow 1, which programs read checkpoints with.
 _CHECKPOINT_READER = "pywrap_tensorflow"
 _GONE = {
-    "examples": "the tutorials and their readers of MNIST went with TensorFlow 1; "
-    "tf.keras.datasets.mnist has the same images",
+    _EXAMPLES: f"the tutorials and their reader of MNIST went with TensorFlow 1; "
+    f"{wheel.COMMAND} brings back the reader",
     "models": "it never was a part of TensorFlow, but of github.com/tensorflow/models",
 }
 
@@ -68,6 +69,8 @@ def import_module(name: str) -> types.ModuleType:
         return importlib.import_module(name)
     if parts[0] == _CONTRIB:
         return _import_contrib(parts[1:])
+    if parts[0] == _EXAMPLES and (contrib := original.load(VIEWS)) is not None:
+        return contrib.module(".".join([wheel.EXAMPLES, *parts[1:]]))
     value: Any = TENSORFLOW
     for index, part in enumerate(parts):
         try:
@@ -184,6 +187,8 @@ class TensorFlow1(_Module):
             return value
         if name == _CHECKPOINT_READER:
             return VIEWS.module(f"{_ROOT}.python.{name}")
+        if name == _EXAMPLES and original.load(VIEWS) is not None:
+            return import_module(f"{_ROOT}.{name}")
         why = _GONE.get(name, "neither TensorFlow 1 mode nor tf.compat.v1 has it")
         raise AttributeError(
             f"module {_ROOT!r} has no attribute {name!r}: {why}",

@@ -248,13 +248,6 @@ class ChaosJob:
                 found[name] = pid
             elif parent_of(pid) == self._launcher.pid:
                 found["fork server"] = pid
-        # The process between the fork server and a task, which ends with it.
-        keepers = {
-            f"keeper of {name}": parent_of(pid)
-            for name, pid in found.items()
-            if parent_of(pid) in self._processes() - {*found.values()}
-        }
-        found |= keepers
         tasks = [name for name in found if name not in ("launcher", "fork server")]
         # Tasks first: the others end all.
         names = sorted(tasks) * 3 + sorted(found)
@@ -264,8 +257,8 @@ class ChaosJob:
             names = ["chief 0"]
         name = self.random.choice(names)
         how = self.random.choice(("KILL", "STOP", "TERM"))
-        if name in keepers or (name == "fork server" and how == "TERM"):
-            how = "KILL"  # they are deaf to the others, or stopped by nobody
+        if name == "fork server" and how == "TERM":
+            how = "KILL"  # it is deaf to the other
         number, pid = getattr(signal, f"SIG{how}"), found[name]
         self.faults.append(f"{name} {how}")
         self._note(f"{name} {how} {pid}")

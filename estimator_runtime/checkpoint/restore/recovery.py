@@ -393,36 +393,50 @@ def _candidates(
     belong to the model with the most checkpoints. Other checkpoints may be in the
     folder for a warm start.
     """
-    named = () if state is None else (state.latest, *state.paths)
+    whole = _whole(found, () if state is None else (state.latest, *state.paths))
+    if state is None:
+        return _of_main_series(whole)
+    newest_first = _others(folder, state, whole)
+    latest = Checkpoint.at(state.latest)
+    if not latest.files:  # what the file says of others may be as wrong
+        listed = {each.prefix for each in newest_first}
+        rest = _of_main_series(_whole(found, ()))
+        newest_first += [each for each in rest if each.prefix not in listed]
+    return [latest, *newest_first]
+
+
+def _whole(found: Sequence[Checkpoint], named: Sequence[str]) -> list[Checkpoint]:
+    """Return the checkpoints that have their files."""
     # A lone file NAME-NUMBER.index may belong to another program.
-    whole = [
+    return [
         each
         for each in found
         if each.is_v1
         or (each.has_index and (len(each.files) > 1 or each.prefix in named))
     ]
-    if state is None:
-        names = [each.series for each in whole]
-        is_usual = USUAL_SERIES in names
-        main = USUAL_SERIES if is_usual else max(names, key=names.count, default=None)
-        return [e for e in reversed(whole) if e.series == main]
+
+
+def _of_main_series(whole: Sequence[Checkpoint]) -> list[Checkpoint]:
+    """Return the checkpoints of the usual series, or else of the largest one."""
+    names = [each.series for each in whole]
+    is_usual = USUAL_SERIES in names
+    main = USUAL_SERIES if is_usual else max(names, key=names.count, default=None)
+    return [each for each in reversed(whole) if each.series == main]
+
+
+def _others(folder: str, state: State, whole: Sequence[Checkpoint]) -> list[Checkpoint]:
+    """Return the checkpoints beside the latest one of a state file, newest first."""
     series = series_of(state.latest)
     others = {each.prefix: each for each in whole if each.series == series}
     for path in state.paths:  # includes names without a number
         if path not in others and is_in(folder, path):
             others[path] = Checkpoint.at(path)
     others.pop(state.latest, None)
-    newest_first = sorted(
+    return sorted(
         (each for each in others.values() if each.files),
         key=lambda each: -1 if each.step is None else each.step,
         reverse=True,
     )
-    latest = Checkpoint.at(state.latest)
-    if not latest.files:  # what the file says of others may be as wrong
-        listed = {each.prefix for each in newest_first}
-        rest = _candidates(folder, None, found)
-        newest_first += [each for each in rest if each.prefix not in listed]
-    return [latest, *newest_first]
 
 
 def _absent_name(state: State, temporary: Iterable[str]) -> str | None:

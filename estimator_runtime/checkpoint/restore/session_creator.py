@@ -95,16 +95,9 @@ class VerifiedSessionCreator(tf.compat.v1.train.ChiefSessionCreator):
                     self.restored_prefix = checkpoint.prefix
                 return session
             except (*_READ_ERRORS, *_LOCAL_READ_ERRORS) as error:
-                # The message names no file. Another file that is read at the start may
-                # be damaged instead, such as a vocabulary.
-                is_of_restore = self._is_of_restore(error)
-                is_damage = isinstance(error, tf.errors.DataLossError)
-                if checkpoint is None or not (is_of_restore or is_damage):
-                    raise
-                problem = _problem(checkpoint.prefix)
-                if problem:
-                    recovery.set_aside_latest(folder, problem)
-                elif not is_of_restore or attempts_left <= 0:
+                if checkpoint is None or not self._may_try_again(
+                    error, folder, checkpoint.prefix, attempts_left
+                ):
                     raise
             except (tf.errors.NotFoundError, tf.errors.InvalidArgumentError) as error:
                 if checkpoint is None:
@@ -115,6 +108,22 @@ class VerifiedSessionCreator(tf.compat.v1.train.ChiefSessionCreator):
                 is_missing = isinstance(error, tf.errors.NotFoundError)
                 kind = MissingVariablesError if is_missing else OtherShapesError
                 raise _mismatch(kind, checkpoint.prefix, found) from error
+
+    def _may_try_again(
+        self, error: tf.errors.OpError, folder: str, prefix: str, attempts_left: int
+    ) -> bool:
+        """Set aside a damaged checkpoint, and return whether to restore again.
+
+        The message names no file. Another file that is read at the start may be damaged
+        instead, such as a vocabulary.
+        """
+        is_of_restore = self._is_of_restore(error)
+        if not (is_of_restore or isinstance(error, tf.errors.DataLossError)):
+            return False
+        if problem := _problem(prefix):
+            recovery.set_aside_latest(folder, problem)
+            return True
+        return is_of_restore and attempts_left > 0
 
     def _is_of_restore(self, error: tf.errors.OpError) -> bool:
         """Return whether an error means that a restore op could not read its file."""

@@ -74,6 +74,11 @@ def _cause(answer: ProbeResult) -> str:
     if answer.cuda is None:
         return f"this TensorFlow was built without CUDA: {remedy}"
     missing = [name for name in _CUDA_LIBRARIES if name not in answer.loaded]
+    if len(missing) == len(_CUDA_LIBRARIES):
+        return (
+            "it has loaded no CUDA library: either the driver does not answer (see "
+            f"nvidia-smi), or they are not installed: {remedy}"
+        )
     if missing:
         return f"it did not find {', '.join(missing)} for CUDA {answer.cuda}: {remedy}"
     return (

@@ -30,7 +30,12 @@ _GRACE_SECS = 60
 # The group of the user in the Dockerfile; a test compares the two.
 _GROUP = 1000
 # Fields of a pod that are made for the job itself.
-_OWN_FIELDS = ("containers", "volumes", "restartPolicy")
+_OWN_FIELDS = (
+    "containers",
+    "volumes",
+    "restartPolicy",
+    "terminationGracePeriodSeconds",
+)
 _INDEX = "TASK_INDEX"
 # Variables that Kubernetes sets from fields of the pod; a missing field is empty.
 _FIELDS = {
@@ -218,12 +223,13 @@ class KubernetesRenderer:
             "securityContext": {
                 "fsGroup": self.fs_group,
                 "fsGroupChangePolicy": "OnRootMismatch",
+                **self.pod_spec.get("securityContext", {}),
             },
             "containers": [self._container(job, task_type)],
             "volumes": [
                 {"name": "checkpoints", "persistentVolumeClaim": {"claimName": claim}}
             ],
-            **self.pod_spec,
+            **{k: v for k, v in self.pod_spec.items() if k != "securityContext"},
         }
 
     def _container(self, job: Job, task_type: str) -> dict[str, Any]:

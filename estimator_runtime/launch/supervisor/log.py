@@ -92,6 +92,16 @@ class TaskLog:
         """Return the last lines that say why the task failed."""
         return excerpt(list(self._tail))
 
+    def leave_out(self, why: str) -> None:
+        """Tell the user, once, that the file lacks lines."""
+        self.is_whole = False
+        if not self._told:
+            self._told = True
+            self._say(
+                f"the log of {self._task}, {self.path}, lacks lines: {why}; the job "
+                "goes on"
+            )
+
     # These methods write files, and run on the thread for that.
 
     def open(self, folder: str, most_bytes: int) -> None:
@@ -124,12 +134,7 @@ class TaskLog:
                 return
             self._write(self.path, lines)
         except OSError as error:
-            if not self._told:
-                self._told, self.is_whole = True, False
-                self._say(
-                    f"the log of {self._task}, {self.path}, lacks lines: "
-                    f"{error.strerror}; the job goes on"
-                )
+            self.leave_out(str(error.strerror))
 
     def _is_removed(self, is_end: bool) -> bool:
         """Return whether the file was removed long enough ago to be created again."""
@@ -219,7 +224,7 @@ class Logs:
         log.keep(line)
         size = self._added - self._taken
         if size >= _MAX_WAITING:
-            log.is_whole = False
+            log.leave_out("its disk is too slow")
             return
         self._waiting.append((task, line))
         self._added += len(line) + _PER_LINE
@@ -277,18 +282,37 @@ class Logs:
 def excerpt(lines: Sequence[str]) -> tuple[str, ...]:
     """Return those of the last lines of a program that say why it failed.
 
-    That is the last Python traceback, or the error that this package reported, and what
-    follows, shortened in its middle; or else the last five lines. Routine output of
-    TensorFlow is left out everywhere.
+    That is the last Python traceback with its whole message, shortened in its middle;
+    or the error that this package reported; or the last lines that are not routine
+    output of TensorFlow.
     """
-    telling = [line for line in lines if not _NOISE.match(line)]
-    while telling and not telling[-1].strip():
-        telling.pop()
-    for index in range(len(telling) - 1, -1, -1):
-        line = telling[index]
-        if line == _TRACEBACK or line.startswith(_OUR_ERROR):
-            return _shorten(telling[index:])
+    for index in range(len(lines) - 1, -1, -1):
+        if lines[index].startswith(_OUR_ERROR):
+            return _shorten(_message(lines[index:], has_begun=True))
+        if lines[index] == _TRACEBACK:
+            return _shorten(_message(lines[index:]))
+    telling = [line for line in lines if line.strip() and not _NOISE.match(line)]
     return tuple(telling[-5:])
+
+
+def _message(lines: Sequence[str], has_begun: bool = False) -> Sequence[str]:
+    """Return the error that the lines begin with, to the end of its message.
+
+    Routine output may stand between the lines of a traceback, because Python writes
+    them one by one. After the message, it is where the message ends. A message may have
+    blank lines.
+    """
+    found = list(lines[:1])
+    for line in lines[1:]:
+        if not _NOISE.match(line):
+            if line.strip() or has_begun:
+                found.append(line)
+            has_begun = has_begun or (bool(line) and not line.startswith("  "))
+        elif has_begun:
+            break
+    while not found[-1].strip():
+        found.pop()
+    return found
 
 
 def _shorten(lines: Sequence[str]) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ _FLUSH_SECS = 5.0
 # Characters that wait to be written: from _MAX_WAITING on lines are left out, until
 # there are fewer than _FEW.
 _FEW, _MAX_WAITING = 1 << 20, 8 << 20
-_LEFT_OUT = "... lines left out here: they were not read in time ...\n"
+_LEFT_OUT = "... lines left out here: they were not read in time ..."
 _RETRY_SECS = 0.05
 
 
@@ -64,7 +64,7 @@ class Console:
         self.is_terminal = terminal.can_redraw(self._stderr) and not as_json
         encoding = getattr(self._stderr, "encoding", None) or ""
         self.can_unicode = encoding.lower().startswith("utf")
-        self._writers = _writers_of(streams)
+        self._writers = _writers_of(streams, self._left_out)
         self._colours: dict[str, int] = {}
         self._rows: list[str] = []
         self._lock = threading.Lock()
@@ -97,7 +97,7 @@ class Console:
             text = f"{self._coloured_prefix(name, stream)}{line}\n"
         with self._lock:
             self._put(self._stderr, self._erasure())
-            self._put(stream, text)
+            self._put(stream, text, is_ours=name == _OURS)
             self._put(self._stderr, self._drawing())
 
     def say(self, line: str, level: str = "info") -> None:
@@ -111,7 +111,7 @@ class Console:
         if self.as_json:
             self.say(verdict, level="error" if is_failure else "info")
         else:
-            self._put(self._stderr, f"estimator-runtime: {verdict}\n")
+            self._put(self._stderr, f"estimator-runtime: {verdict}\n", is_ours=True)
         self.flush()
 
     def flush(self, timeout_secs: float = _FLUSH_SECS) -> None:
@@ -138,11 +138,17 @@ class Console:
                 self._rows = []
                 self._put(self._stderr, "\n")
 
-    def _put(self, stream: Any, text: str) -> None:
+    def _left_out(self) -> str:
+        """Return the line that stands for those that were left out."""
+        if self.as_json:
+            return f"{json_log.as_json(_OURS, _LEFT_OUT, self._clock(), 'warning')}\n"
+        return f"{_LEFT_OUT}\n"
+
+    def _put(self, stream: Any, text: str, is_ours: bool = False) -> None:
         if stream is None or not text:  # this process was started without it
             return
         if stream in self._writers:
-            self._writers[stream].write(text)
+            self._writers[stream].write(text, is_ours)
             return
         # The reader may have closed the stream. The job and its log files continue.
         with contextlib.suppress(OSError, ValueError):
@@ -200,12 +206,20 @@ class _Writer:
     A thread writes to the raw file below a stream: one that waited for the reader while
     it held the lock of Python's buffered stream would keep this process from exiting.
 
+    Args:
+        stream: A stream.
+        raw: The file below it.
+        left_out: Returns the line that stands for those that were left out.
+
     Attributes:
         waiting: How many characters wait to be written.
     """
 
-    def __init__(self, stream: Any, raw: io.FileIO) -> None:
+    def __init__(
+        self, stream: Any, raw: io.FileIO, left_out: Callable[[], str]
+    ) -> None:
         self._raw, self._encoding = raw, stream.encoding or "utf-8"
+        self._left_out = left_out
         self._texts: collections.deque[str] = collections.deque()
         self.waiting = 0
         self._leaves_out = False
@@ -214,15 +228,19 @@ class _Writer:
         with contextlib.suppress(OSError, ValueError):
             stream.flush()  # earlier output comes first
 
-    def write(self, text: str) -> None:
-        """Write a text; if too much is waiting it is left out, and a line says so."""
+    def write(self, text: str, is_ours: bool = False) -> None:
+        """Write a text; if too much is waiting it is left out, and a line says so.
+
+        The launcher's own lines, which are few, are never left out.
+        """
         with self._changed:
-            self._leaves_out = self._leaves_out or self.waiting >= _MAX_WAITING
-            if self._leaves_out and self.waiting >= _FEW:
+            is_full = self.waiting >= (_FEW if self._leaves_out else _MAX_WAITING)
+            if is_full and not is_ours:
+                self._leaves_out = True
                 return
             if self._leaves_out:
                 self._leaves_out = False
-                self._add(_LEFT_OUT)
+                self._add(self._left_out())
             self._add(text)
 
     def drain(self, timeout_secs: float) -> None:
@@ -234,7 +252,7 @@ class _Writer:
             if self._texts:
                 self._texts.clear()
                 self._leaves_out = False
-                self._add(_LEFT_OUT)
+                self._add(self._left_out())
 
     def _add(self, text: str) -> None:
         self._texts.append(text)
@@ -267,7 +285,9 @@ class _Writer:
                 data = data[count:]
 
 
-def _writers_of(streams: Sequence[Any]) -> dict[Any, _Writer]:
+def _writers_of(
+    streams: Sequence[Any], left_out: Callable[[], str]
+) -> dict[Any, _Writer]:
     """Return a writer for each stream that is a file of the operating system.
 
     Other streams never wait. Streams of the same file share one writer, which keeps
@@ -280,7 +300,7 @@ def _writers_of(streams: Sequence[Any]) -> dict[Any, _Writer]:
         if raw is not None:
             status = os.fstat(raw.fileno())
             file = status.st_dev, status.st_ino
-            of_file[file] = of_file.get(file) or _Writer(stream, raw)
+            of_file[file] = of_file.get(file) or _Writer(stream, raw, left_out)
             writers[stream] = of_file[file]
     return writers
 

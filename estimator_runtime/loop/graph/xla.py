@@ -1,4 +1,4 @@
-"""What makes TensorFlow compute an op by what surrounds it: XLA, mixed precision."""
+"""Settings under which TensorFlow fuses ops."""
 
 import os
 from collections.abc import Mapping
@@ -9,13 +9,13 @@ from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 def reason(
     config: config_pb2.ConfigProto, environ: Mapping[str, str] = os.environ
 ) -> str | None:
-    """Return what says so, as in "is compiled by XLA (TF_XLA_FLAGS)"; else None."""
+    """Return the setting, as in "may be compiled by XLA (TF_XLA_FLAGS)", or None."""
     if config.graph_options.optimizer_options.global_jit_level > 0:
         return "is compiled by XLA (global_jit_level)"
     flags = environ.get("TF_XLA_FLAGS", "")
     is_file = flags != "" and not flags.startswith("-")
     if is_file or "--tf_xla_auto_jit" in flags:
-        return "is compiled by XLA (TF_XLA_FLAGS)"
+        return "may be compiled by XLA (TF_XLA_FLAGS)"
     return None
 
 

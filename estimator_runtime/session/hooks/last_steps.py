@@ -1,10 +1,13 @@
 """Makes the last checkpoint of a chief include the last steps of all trainers."""
 
 import functools
+import json
 import logging
+import os
+import pathlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -23,7 +26,25 @@ _POLL_SECS, _OFTEN_SECS, _LATER_POLL_SECS = 0.2, 1.0, 2.0
 # A trainer that is silent for so long is gone, with its machine or its network.
 _GONE_SECS = 15.0
 _WAIT_NAMED_AFTER_SECS = 5.0
-_TRAINS, _HAS_TRAINED = "trains", "has trained"
+
+
+class _Note(NamedTuple):
+    """What a trainer says of its training.
+
+    Attributes:
+        number: The number of the training, from 1.
+        has_ended: Whether the trainer has ended it.
+        process: An id of the process of the trainer.
+    """
+
+    number: int
+    has_ended: bool
+    process: str
+
+    @property
+    def next(self) -> int:
+        """The number of the training that the trainer is in, or begins next."""
+        return self.number + self.has_ended
 
 
 def last_steps(
@@ -52,14 +73,16 @@ def _note_of(trainer: str) -> str:
     return f"estimator_runtime_training_of_{trainer.replace(' ', '_')}"
 
 
-def _training_in(note: str | None) -> int:
-    """Return the number of the training that a trainer is in, or begins next.
+def _this_process() -> str:
+    """Return an id that tells this process from that of the task before a restart."""
+    # After the name, which may have any character; see proc(5).
+    fields = pathlib.Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    return f"{os.getpid()} {fields[19]}"
 
-    Args:
-        note: Its note, such as "1 trains"; None if it has not left one.
-    """
-    number, _, state = (note or f"0 {_HAS_TRAINED}").partition(" ")
-    return int(number) + (state == _HAS_TRAINED)
+
+def _parsed(text: str) -> _Note:
+    number, has_ended, process = json.loads(text)
+    return _Note(number, has_ended, process)
 
 
 class LastStepsHook(tf.compat.v1.train.SessionRunHook):
@@ -72,10 +95,9 @@ class LastStepsHook(tf.compat.v1.train.SessionRunHook):
     once it is told to stop. A ps that does not answer ends the wait.
 
     A program may train several times, while the ps lives on. So a note has the number
-    of the training, such as "1 trains" and then "1 has trained". Only a trainer itself
-    changes its note: one that is restarted goes on with the number that it finds, and
-    in the next training with the next one. A worker that has missed a training takes
-    the number of the chief.
+    of the training. Only a trainer itself changes its note. A trainer that begins
+    another training takes the next number; one that was restarted takes part in the
+    same training again. A worker that is behind takes the number of the chief.
 
     The `end` of this hook has to run before that of the hooks that save.
 
@@ -85,6 +107,7 @@ class LastStepsHook(tf.compat.v1.train.SessionRunHook):
         awaited: The trainers to wait for, name to address; empty unless in a chief.
         cluster: Job name to addresses, with at least one ps.
         config: The ConfigProto of the training's session, or None.
+        process: An id of this process; by default its pid and when it started.
         clock: Returns the time in seconds.
         sleep: Waits for some seconds.
 
@@ -99,10 +122,12 @@ class LastStepsHook(tf.compat.v1.train.SessionRunHook):
         awaited: Mapping[str, str],
         cluster: Mapping[str, Sequence[str]],
         config: tf.compat.v1.ConfigProto | None,
+        process: str | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._own, self._chief, self._awaited = own, chief, awaited
+        self._process = process or _this_process()
         self._on_ps = functools.partial(ps_notes.at_first_ps, cluster, config, _PS_SECS)
         self._limit_secs = waits.last_steps_secs()
         self._clock, self._sleep = clock, sleep
@@ -114,7 +139,7 @@ class LastStepsHook(tf.compat.v1.train.SessionRunHook):
     ) -> None:
         """Note that this task trains."""
         try:
-            self._leave_note(_TRAINS)
+            self._leave_note(has_ended=False)
         except tf.errors.OpError as error:
             _logger.warning("the first ps takes no notes: %s", error)
 
@@ -128,10 +153,10 @@ class LastStepsHook(tf.compat.v1.train.SessionRunHook):
         reporting.expect_no_steps()
         try:
             if not self._number:  # the ps took no note at the start
-                self._leave_note(_TRAINS)
+                self._leave_note(has_ended=False)
             self._wait()
             # After the wait: a chief that is killed in it has not trained yet.
-            self._leave_note(_HAS_TRAINED)
+            self._leave_note(has_ended=True)
         except tf.errors.OpError as error:
             _logger.warning(
                 "the first ps does not say which tasks still train; the last "
@@ -139,12 +164,25 @@ class LastStepsHook(tf.compat.v1.train.SessionRunHook):
                 error,
             )
 
-    def _leave_note(self, state: str) -> None:
+    def _leave_note(self, has_ended: bool) -> None:
         with self._on_ps() as notes:
             if not self._number:
                 found = notes.read(*{_note_of(self._own), _note_of(self._chief)})
-                self._number = max(map(_training_in, found.values()), default=1)
-            notes.write(_note_of(self._own), f"{self._number} {state}")
+                known = {name: _parsed(text) for name, text in found.items()}
+                self._number = self._number_after(
+                    known.get(_note_of(self._own)), known.get(_note_of(self._chief))
+                )
+            note = _Note(self._number, has_ended, self._process)
+            notes.write(_note_of(self._own), json.dumps(note))
+
+    def _number_after(self, own: _Note | None, chief: _Note | None) -> int:
+        """Return the number of a training that begins now, by the notes that exist."""
+        if own is None:
+            return chief.next if chief else 1
+        if own.process != self._process:  # this task was restarted
+            trains_in = chief.number if chief and not chief.has_ended else 0
+            return max(own.number, trains_in)
+        return max(own.next, chief.next if chief else 0)
 
     def _wait(self) -> None:
         start, is_named = self._clock(), False
@@ -178,9 +216,12 @@ class LastStepsHook(tf.compat.v1.train.SessionRunHook):
             return []
         with self._on_ps() as notes:
             found = notes.read(*map(_note_of, there))
-        return [
-            n for n in there if _training_in(found.get(_note_of(n))) <= self._number
-        ]
+        ended = {
+            name
+            for name in there
+            if (text := found.get(_note_of(name))) and _parsed(text).next > self._number
+        }
+        return [name for name in there if name not in ended]
 
     def _there(self) -> list[str]:
         """Return the awaited trainers that run, without those that are gone."""

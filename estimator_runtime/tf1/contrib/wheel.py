@@ -27,6 +27,7 @@ VERSION = "1.15.5"
 WHEEL = f"{PACKAGE}-{VERSION}-py3-none-any.whl"
 # The folders of the package for what is not in tensorflow/contrib.
 _CORE, _ESTIMATOR = "_core", "_estimator"
+EXAMPLES = "_examples"
 
 _SOURCES = {
     f"tensorflow=={VERSION}": (
@@ -52,6 +53,8 @@ _CORE_MODULES = (
 # Folders of the wheels, and the folders of the package that their files go to.
 _TAKEN = {
     "tensorflow_core/contrib/": "",
+    # The reader of MNIST, which programs of that time import.
+    "tensorflow_core/examples/tutorials/": f"{EXAMPLES}/tutorials",
     **{f"tensorflow_core/python/{name}.py": _CORE for name in _CORE_MODULES},
     "tensorflow_estimator/contrib/": _ESTIMATOR,
 }

@@ -72,18 +72,13 @@ def test_a_failure_for_good_names_the_task_and_its_traceback(train, tmp_path):
     options = ("--workers", "0", "--max-restarts", "0", "--grace", "5")
     job = train(options, program="fails.py", TF_LABEL="goes along")
     assert job.end(120) == 1
-    report = job.text[job.text.index("estimator-runtime: ") :]
-    assert re.fullmatch(
-        r"estimator-runtime: chief ended with KeyError \(exit status 1\): no restarts\n"
-        r"  Traceback \(most recent call last\):\n"
-        rf'    File "{tmp_path}/fails.py", line 3, in <module>\n'
-        r"      raise KeyError\(.*\)\n"
-        r"  KeyError: \('goes along', '', '5'\)\n"  # and no GPU, as it takes none
-        r"whole log: \S+/chief-0.log\n"
-        r"newest good checkpoint: not known here, as no task has said where it saves "
-        r"them\n",
-        report,
-    )
+    assert (
+        "estimator-runtime: chief ended with KeyError (exit status 1): no restarts\n"
+        "  Traceback (most recent call last):\n"
+        f'    File "{tmp_path}/fails.py", line 3, in <module>\n'
+    ) in job.text
+    # It has no GPU, as it takes none.
+    assert "\n  KeyError: ('goes along', '', '5')\nwhole log: " in job.text
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 
 from estimator_runtime.loop.graph import xla
 
-FLAGS = "is compiled by XLA (TF_XLA_FLAGS)"
+FLAGS = "may be compiled by XLA (TF_XLA_FLAGS)"
 
 
 @pytest.mark.parametrize(

@@ -137,13 +137,14 @@ class Cluster:
     def ask_all(self, names, question):
         return [self.answers[name] for name in names]
 
-    def hook(self, own, *awaited):
+    def hook(self, own, *awaited, process="first"):
         return LastStepsHook(
             own,
             "chief 0",
             {name: name for name in awaited},
             {},
             None,
+            process=process,
             clock=lambda: sum(self.slept),
             sleep=self.slept.append,
         )
@@ -206,9 +207,26 @@ def test_a_chief_does_not_wait_for_a_worker_that_has_ended(seen):
 def test_a_chief_that_is_restarted_does_not_wait_for_a_worker_that_has_ended(seen):
     _, worker = begun(seen.hook("chief 0", "worker 0"), seen.hook("worker 0"))
     worker.end(None)
-    [chief] = begun(seen.hook("chief 0", "worker 0"))
+    [chief] = begun(seen.hook("chief 0", "worker 0", process="second"))
     chief.end(None)
     assert seen.slept == []
+    # Killed in its last save, and so restarted once more.
+    [chief] = begun(seen.hook("chief 0", "worker 0", process="third"))
+    chief.end(None)
+    assert seen.slept == []
+
+
+def test_a_worker_that_is_restarted_after_its_end_is_waited_for_in_each_training(seen):
+    chief, worker = begun(seen.hook("chief 0", "worker 0"), seen.hook("worker 0"))
+    worker.end(None)
+    [worker] = begun(seen.hook("worker 0", process="second"))
+    worker.end(None)
+    chief.end(None)
+    assert seen.slept == []
+    [chief] = begun(seen.hook("chief 0", "worker 0"))
+    begun(seen.hook("worker 0", process="second"))
+    chief.end(None)
+    assert sum(seen.slept) == pytest.approx(300, abs=2)
 
 
 def test_the_late_note_of_an_earlier_training_does_not_end_the_wait_of_a_later_one(

@@ -9,11 +9,11 @@ would wait for them forever.
 The fork server ignores the stop signals, which all processes may receive at once. The
 launcher stops the tasks in order, and the fork server ends last.
 
-Between the fork server and each task is the task's keeper, a process that adopts and
-reaps what the program leaves behind, as the first process of a container does. When the
-task ends, its keeper kills all processes that it has started, even those in sessions of
-their own, and ends with the same status. The same happens if the fork server itself is
-killed. When the launcher is gone, however it ended, everything that is left ends.
+No process outlives the fork server. When a task ends, all processes that it has
+started end with it, even those in sessions of their own. When the launcher is gone,
+however it ended, everything that is left ends. If the fork server itself is killed,
+the kernel kills the tasks, and the launcher kills the processes that they have started.
+Only then is a program with a cleared environment not found.
 """
 
 import contextlib
@@ -21,7 +21,6 @@ import fcntl
 import importlib.metadata
 import json
 import os
-import resource
 import selectors
 import signal
 import socket
@@ -29,7 +28,7 @@ import struct
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from estimator_runtime import reporting
 from estimator_runtime.errors import EstimatorRuntimeError, LaunchError
@@ -42,7 +41,6 @@ from estimator_runtime.signals.inbox import STOP_SIGNALS, SignalInbox
 # socket is larger.
 _MAX_MESSAGE = 131072
 _STDOUT_STDERR = (1, 2)
-_MAX_FD = 1 << 16
 # Of <sched.h>, <linux/sockios.h> and <net/if.h>.
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
@@ -183,21 +181,30 @@ class ForkServer:
                     os.close(fd)
                 return True
             self._pids[number] = pid
+            self._notify({"started": number, "pid": pid})
         os.close(stdout)
         os.close(stderr)
         return False
 
     def _reap(self) -> None:
-        """Reap the keepers that have ended, and report the ends of their tasks."""
+        """Reap the children that have ended, and kill what ended tasks left behind."""
         numbers = {pid: number for number, pid in self._pids.items()}
+        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
         with contextlib.suppress(ChildProcessError):  # there are no children
-            while (ended := os.waitpid(-1, os.WNOHANG)) != (0, 0):
-                pid, status = ended
-                if pid not in numbers:  # adopted from a keeper that was killed
+            while (ended := os.waitid(os.P_ALL, 0, options)) is not None:
+                pid = ended.si_pid
+                if pid not in numbers:  # adopted; now its own children are, too
+                    os.waitpid(pid, 0)
+                    process_tree.kill_children(self._pids.values())
                     continue
+                # The rest of its group. The pid of the group cannot be reused before
+                # `waitpid`.
+                process_tree.signal_group(pid, signal.SIGKILL)
+                _, status = os.waitpid(pid, 0)
                 number = numbers[pid]
                 del self._pids[number]
                 os.close(self._reports.pop(number))
+                process_tree.kill_children(self._pids.values())
                 code = os.waitstatus_to_exitcode(status)
                 self._notify({"ended": number, "status": code})
 
@@ -244,9 +251,9 @@ def _send(connection: socket.socket, message: Mapping[str, Any]) -> None:
 def fork(
     fds: Sequence[int], environ: Mapping[str, str], program: list[str] | None = None
 ) -> int:
-    """Start the process of a task, in a process group of its own, and its keeper.
+    """Start the process of a task, in a process group of its own.
 
-    Both end when this process ends, for whatever reason.
+    The kernel kills it when this process ends, for whatever reason.
 
     Args:
         fds: The pipes for its standard output, its standard error and its reports.
@@ -255,15 +262,12 @@ def fork(
             function instead.
 
     Returns:
-        The pid of the keeper, which is the number of the process group of the task; 0
-        in the task, if that returns.
+        The pid of the child; 0 in a child that returns.
 
     Raises:
         OSError: If there is no room or no memory for another process.
     """
     parent = os.getpid()
-    # Tells this process that the group of the task is there, and can be signalled.
-    is_ready, ready = os.pipe()
     with warnings.catch_warnings():
         # Python 3.12 warns when a process with threads forks. TensorFlow's threads are
         # harmless here: see the docstring of this module.
@@ -274,75 +278,30 @@ def fork(
             pid = os.fork()
         except OSError:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
-            os.close(is_ready)
-            os.close(ready)
             raise
     if pid:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
-        os.close(ready)
-        os.read(is_ready, 1)
-        os.close(is_ready)
+        # Both the parent and the child set the group, because the parent may have to
+        # signal it before the child has run.
+        with contextlib.suppress(OSError):
+            os.setpgid(pid, pid)
         return pid
     try:
-        os.setpgid(0, 0)
+        with contextlib.suppress(OSError):
+            os.setpgid(0, 0)
         process_tree.end_with(parent)
         process_tree.adopt_orphans()
-        keeper = os.getpid()
-        task = os.fork()
-        if task:
-            _keep(task, parent, ready)
-        process_tree.end_with(keeper)
-        os.close(is_ready)
-        os.close(ready)
-        _become_task(fds, environ, parent)
+        _become_task(fds, environ)
         if program is not None:
             os.execv(program[0], program)
         _seed_afresh()
     except BaseException as error:  # noqa: BLE001 - must not go on as the parent
-        os.write(fds[1], f"cannot start the task: {error}\n".encode())
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.write(2, f"cannot start the task: {error}\n".encode())
+        os._exit(1)
     return 0
 
 
-def _keep(task: int, server: int, ready: int) -> NoReturn:
-    """Reap what a task leaves behind; once it has ended, kill the rest, and end too.
-
-    Args:
-        task: The pid of the task.
-        server: The pid of the fork server.
-        ready: The pipe to it, for a byte when this process has left the group.
-    """
-
-    def kill_all() -> None:
-        process_tree.signal_group(os.getpid(), signal.SIGKILL)
-        process_tree.kill_descendants()
-
-    def end(*_: object) -> NoReturn:
-        kill_all()
-        os._exit(1)
-
-    signal.signal(signal.SIGRTMIN, end)
-    process_tree.end_with(server, signal.SIGRTMIN)
-    # Signals for the group of the task are not for its keeper.
-    with contextlib.suppress(OSError):  # the fork server has just been killed
-        os.setpgid(0, os.getpgid(server))
-        os.write(ready, b".")
-    os.closerange(3, _MAX_FD)  # the pipes of this task and of others, and the socket
-    while (ended := os.wait())[0] != task:
-        pass
-    kill_all()
-    _, status = ended
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the task has dumped its own
-        with contextlib.suppress(OSError):  # of SIGKILL
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
-        os.kill(os.getpid(), number)
-    os._exit(os.WEXITSTATUS(status))
-
-
-def _become_task(fds: Sequence[int], environ: Mapping[str, str], server: int) -> None:
+def _become_task(fds: Sequence[int], environ: Mapping[str, str]) -> None:
     """Set up the pipes, the variables and the signal handlers of a task."""
     stdout, stderr, reports = fds
     with open(os.devnull, "rb") as nothing:
@@ -350,7 +309,7 @@ def _become_task(fds: Sequence[int], environ: Mapping[str, str], server: int) ->
     for fd, target in zip((stdout, stderr), _STDOUT_STDERR, strict=True):
         os.dup2(fd, target)
         os.close(fd)
-    pipe = f"{os.getpid()}:/proc/{server}/fd/{reports}"
+    pipe = f"{os.getpid()}:/proc/{os.getppid()}/fd/{reports}"
     os.environ.update(environ, **{reporting.VARIABLE: pipe})
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     # A task inherits which signals are ignored. SIGHUP and the user signals stay

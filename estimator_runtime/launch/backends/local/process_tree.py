@@ -1,16 +1,21 @@
 """The processes that a task has started, found by their parents.
 
 A process may begin a session of its own, or outlive the process that started it, so its
-process group does not say which task it belongs to. But the keeper of a task adopts
-all its orphaned descendants.
+process group does not say which task it belongs to. But each task adopts its orphaned
+descendants. So they all stay below the task until it ends, and are then children of the
+fork server, which knows its tasks: all its other children belong to runs that have
+ended.
 """
 
 import contextlib
 import ctypes
 import os
 import signal
+from collections.abc import Collection
 from typing import NamedTuple
 
+# The same in all processes that one fork server and its tasks have started.
+FAMILY_VARIABLE = "ESTIMATOR_RUNTIME_FAMILY"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -46,16 +51,16 @@ def adopt_orphans() -> None:
     call_libc("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def end_with(parent: int | None, number: int = signal.SIGKILL) -> None:
-    """Make the kernel send this process a signal when its parent ends.
+def end_with(parent: int | None) -> None:
+    """Make the kernel kill this process when its parent ends.
 
     Args:
         parent: The pid of the parent; None undoes that.
-        number: The signal.
     """
-    call_libc("prctl", _PR_SET_PDEATHSIG, 0 if parent is None else number, 0, 0, 0)
+    number = 0 if parent is None else int(signal.SIGKILL)
+    call_libc("prctl", _PR_SET_PDEATHSIG, number, 0, 0, 0)
     if parent not in (None, os.getppid()):  # it ended before that
-        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def signal_group(pid: int, number: int) -> None:
@@ -64,16 +69,44 @@ def signal_group(pid: int, number: int) -> None:
         os.killpg(pid, number)
 
 
+def kill_children(spared: Collection[int] = ()) -> None:
+    """Kill the children of this process, except for some pids.
+
+    This process then adopts their own children. So call this function again once the
+    killed processes have ended.
+    """
+    for pid in _processes():
+        stat = stat_of(pid)
+        if pid not in spared and stat is not None and stat.parent == os.getpid():
+            _kill(pid)
+
+
 def kill_descendants() -> None:
     """Kill all children of this process, including those that it adopts meanwhile."""
     with contextlib.suppress(ChildProcessError):
         while True:
-            for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
-                stat = stat_of(pid)
-                if stat is not None and stat.parent == os.getpid():
-                    with contextlib.suppress(ProcessLookupError, PermissionError):
-                        os.kill(pid, signal.SIGKILL)
+            kill_children()
             os.waitpid(-1, 0)
+
+
+def kill_family(family: str) -> None:
+    """Kill all processes whose program began with this value of `FAMILY_VARIABLE`."""
+    mark = f"{FAMILY_VARIABLE}={family}".encode()
+    for pid in _processes():
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            with open(f"/proc/{pid}/environ", "rb") as environ:
+                is_ours = mark in environ.read().split(b"\0")
+            if is_ours and pid != os.getpid():
+                _kill(pid)
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def call_libc(name: str, *arguments: int) -> None:

@@ -87,6 +87,7 @@ class Processes:
         self._ports = HeldPorts()
         self._fork_server: Any = None  # the process of the fork server, from open() on
         self._reader: Any = None  # from open() on
+        self._family = uuid.uuid4().hex
         self._numbers: dict[Run, int] = {}  # by which the fork server knows the runs
 
     def open(
@@ -239,6 +240,8 @@ class Processes:
                 self._fork_server.wait(_CLOSE_SECS)
         if self._listener is not None:
             self._listener.join(_CLOSE_SECS)
+        if self._fork_server.returncode:  # it was killed, and could not clean up
+            process_tree.kill_family(self._family)
         if self._reader is not None:
             self._reader.close(_CLOSE_SECS)
         self._connection.close()
@@ -251,6 +254,7 @@ class Processes:
         return {
             **environ,
             JOB_VARIABLE: uuid.uuid4().hex,
+            process_tree.FAMILY_VARIABLE: self._family,
             # The user follows the output, so what a task prints must not be buffered.
             "PYTHONUNBUFFERED": "1",
         }
@@ -276,7 +280,7 @@ class _Pipes:
 
     Attributes:
         run: The run.
-        pid: Its pid, once it has reported it.
+        pid: Its pid, once it has started.
         has_news: Whether a report has arrived since this was last set to False.
         cpu_secs: The CPU time at the last check, if the run was silent before it.
     """
@@ -342,9 +346,7 @@ class _Pipes:
 
     def _report(self, line: bytes) -> None:
         self.has_news = True
-        report = report_of(line)
-        self.pid = report.get("pid", self.pid)
-        self._events.put(Reported(run=self.run, report=report))
+        self._events.put(Reported(run=self.run, report=report_of(line)))
 
 
 class Reader:
@@ -417,6 +419,9 @@ class Reader:
             self._events.put(Lost(reason="the fork server of the tasks is gone"))
             return False
         notice = json.loads(message)
+        if "started" in notice:
+            self._pipes[notice["started"]].pid = notice["pid"]
+            return True
         pipes = self._pipes.pop(notice["ended"])
         pipes.finish(deadline)
         status, cause = notice["status"], notice.get("cause")
