@@ -56,6 +56,8 @@ _ONE_WORKER = (
     "benchmarks/",
     "checkpoint/test_equality",
     "checkpoint/test_killed",
+    "contrib/test_original",
+    "contrib/test_uses",
     "estimators/test_mirrored_strategy",
 )
 _PROCESS_MODULES = {"multiprocessing", "subprocess"}
