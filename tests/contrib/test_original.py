@@ -35,6 +35,7 @@ from tensorflow.contrib.learn.estimators import model_fn
 from tensorflow.contrib.data import Dataset
 from tensorflow.contrib.distributions.python.ops.normal import Normal
 from tensorflow.contrib.framework.python.ops import audio_ops
+from tensorflow.examples.tutorials.mnist import input_data
 from tensorflow.python.util import nest
 import tensorflow.contrib.slim as slim
 import tensorflow.contrib.learn.python.learn.learn_runner as learn_runner
@@ -54,6 +55,8 @@ for found, expected in [
     (Dataset, tf.data.Dataset),
     (Normal, tf.distributions.Normal),
     (audio_ops.decode_wav, tf.audio.decode_wav),
+    (input_data.read_data_sets, tf.contrib.learn.datasets.mnist.read_data_sets),
+    (tf.examples.tutorials.mnist.input_data, input_data),
     (tf.contrib.keras.layers.Dense, tf.keras.layers.Dense),
     (importlib.import_module("tensorflow.contrib.eager").Variable,
      tf.contrib.eager.Variable),

@@ -33,10 +33,10 @@ def original_contrib(request):
     """
     folder = wheel.find() or _shared(f"{wheel.PACKAGE}-{wheel.VERSION}")
     variable = {wheel.FOLDER_VARIABLE: str(folder)}
-    if not (folder / "LICENSE").is_file():
+    if not (folder / wheel.EXAMPLES).is_dir():
         small_wheel = request.getfixturevalue("fetched_wheel")
         with _locked(folder), patience():
-            if not (folder / "LICENSE").is_file():
+            if not (folder / wheel.EXAMPLES).is_dir():
                 wheel.install([small_wheel], None, variable)
     return variable
 
