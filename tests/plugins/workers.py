@@ -3,7 +3,6 @@
 import os
 import pathlib
 
-import memory
 import pytest
 
 # What a worker of tests with TensorFlow needs, with the processes that it starts.
@@ -21,25 +20,46 @@ def pytest_xdist_auto_num_workers(config):
     if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
         return None
     wanted = cores() + _MORE_TO_WAIT * (config.option.numprocesses == "logical")
-    free = memory.available_mb()
-    return max(1, min(wanted, wanted if free is None else free // _MB_FOR_EACH))
+    return max(1, min(wanted, int(free_mb() // _MB_FOR_EACH)))
 
 
 def cores():
     """Return the cores that the affinity and the control groups of this process allow."""
+    limits = [
+        int(limit) / int(period)
+        for limit, period in map(str.split, _values("cpu.max"))
+        if limit != "max"
+    ]
+    return max(1, round(min([len(os.sched_getaffinity(0)), *limits])))
+
+
+def free_mb():
+    """Return the megabytes that the machine and the control groups have left."""
+    files = [_values(f"memory.{name}") for name in ("max", "current", "stat")]
+    left = [
+        int(limit) - int(used) + _cached_bytes(stat)
+        for limit, used, stat in zip(*files, strict=False)
+        if limit != "max"
+    ]
+    meminfo = pathlib.Path("/proc/meminfo").read_text().split()
+    available = int(meminfo[meminfo.index("MemAvailable:") + 1]) * 1024
+    return min([available, *left]) / 2**20
+
+
+def _cached_bytes(stat):
+    """Return what the kernel can reclaim, by the content of memory.stat."""
+    words = stat.split()
+    found = dict(zip(words[::2], words[1::2], strict=True))
+    return int(found["active_file"]) + int(found["inactive_file"])
+
+
+def _values(name):
+    """Return the content of a file of each control group that this process is in."""
     root = own = pathlib.Path("/sys/fs/cgroup")
     # Version 2 has the line "0::/path". In a container the outer groups are not visible.
     for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines():
         if line.startswith("0::"):
             own = root / line.removeprefix("0::").lstrip("/")
-    limits = [_limit(each) for each in (own, *own.parents) if each.is_relative_to(root)]
-    return max(1, round(min([len(os.sched_getaffinity(0)), *limits])))
-
-
-def _limit(group):
-    """Return the cores of a control group; infinity if it has no limit."""
-    try:
-        limit, period = (group / "cpu.max").read_text().split()
-    except OSError:
-        return float("inf")
-    return float("inf") if limit == "max" else int(limit) / int(period)
+    groups = [each for each in (own, *own.parents) if each.is_relative_to(root)]
+    files = [each / name for each in groups]
+    return [each.read_text().strip() for each in files if each.is_file()]
