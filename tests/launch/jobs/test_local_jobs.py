@@ -72,6 +72,7 @@ def test_a_failure_for_good_names_the_task_its_traceback_and_its_log(run, tmp_pa
     job = run(
         """
         if name == "worker-0":
+            time.sleep(0.5)  # so that what it has printed has been read
             raise KeyError("label")
         time.sleep(60)
         """,
@@ -79,7 +80,7 @@ def test_a_failure_for_good_names_the_task_its_traceback_and_its_log(run, tmp_pa
     )
     assert job.end() == 1
     report = job.text[job.text.index("estimator-runtime: ") :]
-    line = _PRELUDE.count("\n") + 3
+    line = _PRELUDE.count("\n") + 4
     assert report == (
         "estimator-runtime: worker 0 ended with KeyError (exit status 1): no restarts\n"
         "  Traceback (most recent call last):\n"
