@@ -102,7 +102,8 @@ def damage_checkpoint(item: Item) -> str:
     for path in sorted(item.folder.glob(f"model.ckpt-{step}.*")):
         twin = path.with_name(path.name.replace(f"-{step}.", f"-{other}."))
         if how == "delete":
-            path.unlink()
+            # Another damage may have made it a folder.
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
         elif how == "rename":
             path.rename(path.with_name(path.name.replace(f"-{step}.", "-700.")))
         elif path.is_file() and twin.is_file():
