@@ -48,6 +48,23 @@ def good_checkpoints(folder: Path, base: Path) -> dict[int, int]:
     return good
 
 
+def extended_step(item: Item, name: int) -> int | None:
+    """Return the step of a checkpoint with bytes after the end of its files, or None."""
+    there = sorted(item.folder.glob(f"model.ckpt-{name}.[id]*"))
+    for step in STEPS:
+        originals = sorted(
+            (item.base.parent / "plain").glob(f"model.ckpt-{step}.[id]*")
+        )
+        if [path.suffix for path in there] == [
+            path.suffix for path in originals
+        ] and all(
+            path.is_file() and path.read_bytes().startswith(original.read_bytes())
+            for path, original in zip(there, originals, strict=True)
+        ):
+            return step
+    return None
+
+
 def named_steps(folder: Path) -> tuple[int | None, bool, list[int]]:
     """Return what the state file names.
 
@@ -86,6 +103,9 @@ def allowed_starts(item: Item, good: dict[int, int]) -> tuple[set[int], bool]:
         return {good[named]}, False
     newest = {max(names) for names in (good, good.keys() - {CRASHED}) if names}
     newest |= set(sorted(good.keys() & set(listed))[-1:])
+    if named is not None and (step := extended_step(item, named)) is not None:
+        good = {**good, named: step}
+        newest |= {named}
     if named is not None:  # the one before it is right as well
         newest |= set(sorted(name for name in good if name < named)[-1:])
     return {*(good[name] for name in newest), named or 0} - {0}, True
