@@ -49,20 +49,21 @@ def good_checkpoints(folder: Path, base: Path) -> dict[int, int]:
 
 
 def extended_step(item: Item, name: int) -> int | None:
-    """Return the step of a checkpoint with bytes after the end of its files, or None."""
-    there = sorted(item.folder.glob(f"model.ckpt-{name}.[id]*"))
+    """Return the step whose files begin those of checkpoint ``name``, or None."""
+    files = checkpoint_files(item.folder, name)
     for step in STEPS:
-        originals = sorted(
-            (item.base.parent / "plain").glob(f"model.ckpt-{step}.[id]*")
-        )
-        if [path.suffix for path in there] == [
-            path.suffix for path in originals
-        ] and all(
-            path.is_file() and path.read_bytes().startswith(original.read_bytes())
-            for path, original in zip(there, originals, strict=True)
+        originals = checkpoint_files(item.base.parent / "plain", step)
+        if files.keys() == originals.keys() and all(
+            files[part].startswith(original) for part, original in originals.items()
         ):
             return step
     return None
+
+
+def checkpoint_files(folder: Path, step: int) -> dict[str, bytes]:
+    """Return the content of each file of a checkpoint, by the file's suffix."""
+    paths = folder.glob(f"model.ckpt-{step}.[id]*")
+    return {path.suffix: path.read_bytes() for path in paths if path.is_file()}
 
 
 def named_steps(folder: Path) -> tuple[int | None, bool, list[int]]:
