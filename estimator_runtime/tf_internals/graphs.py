@@ -10,6 +10,7 @@ from tensorflow.python.data.ops import iterator_ops
 from tensorflow.python.distribute import values
 from tensorflow.python.framework import (
     composite_tensor,
+    config,
     error_interpolation,
     op_def_registry,
     random_seed,
@@ -25,6 +26,8 @@ from tensorflow.python.training import training_util
 CompositeTensor: Any = composite_tensor.CompositeTensor
 BaseResourceVariable: Any = resource_variable_ops.BaseResourceVariable
 DistributedVariable: Any = values.DistributedVariable
+# Whether kernels that are not deterministic, such as a clock, refuse to run.
+is_deterministic = config.is_op_determinism_enabled
 GLOBAL_STEP_READ_KEY = training_util.GLOBAL_STEP_READ_KEY
 op_definition = op_def_registry.get
 # Adds where the ops were made that an error of a session names as {{node NAME}}.

@@ -43,6 +43,7 @@ from estimator_runtime.loop.hooks import schedule as hook_schedule
 from estimator_runtime.loop.plan import CannotPlan, Plan
 from estimator_runtime.loop.run_length import RunLength
 from estimator_runtime.output.training_log import TRAINING_LOG
+from estimator_runtime.tf_internals import graphs
 
 TRIAL_STEPS = 20
 SHORT_SECS = 0.02
@@ -172,6 +173,8 @@ class IdleRuns:
         check_config(session)
         if not has_only_cpus(session):
             raise CannotFuse("does not run on CPUs only")
+        if graphs.is_deterministic():
+            raise CannotFuse("cannot be timed (enable_op_determinism)")
         global_step = self._calling_thread.global_step
         tensors = [t for t in plan.tensors if t.name not in global_step.reads]
         step = Subgraph(graph, [*plan.targets, *(each.op for each in tensors)])

@@ -7,6 +7,7 @@ import time
 
 import pytest
 import tensorflow as tf
+from tensorflow.python.framework import config as framework_config
 from tensorflow.python.training import training_util
 
 import estimator_runtime as er
@@ -334,3 +335,23 @@ def test_an_estimator_runs_steps_together_if_asked_and_another_session_does_not(
             session.run(step)
             calls += 1
     assert calls == 1000
+
+
+@pytest.fixture
+def _deterministic():
+    tf.config.experimental.enable_op_determinism()
+    yield
+    framework_config.disable_op_determinism()
+
+
+@pytest.mark.usefixtures("_deterministic")
+def test_steps_run_singly_where_no_clock_may_be_read(caplog):
+    kinds, _ = trained(step_of())
+    assert StepKind.FUSED not in kinds
+    assert told(caplog)[-1].endswith("cannot be timed (enable_op_determinism)")
+
+
+@pytest.mark.usefixtures("_deterministic")
+def test_a_number_of_steps_runs_together_where_no_clock_may_be_read():
+    kinds, _ = trained(step_of(), steps_per_run=100)
+    assert kinds[1:] == [StepKind.FUSED] * (len(kinds) - 1) and len(kinds) < 100
