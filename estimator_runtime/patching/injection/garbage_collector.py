@@ -40,9 +40,11 @@ def spare_import() -> None:
         gc.collect()
         atexit.register(_flush, weakref.WeakSet(_files(gc.get_objects())))
         gc.freeze()
-        gc.set_threshold(*thresholds)
+        if gc.get_threshold() == rare:  # else the program has set its own
+            gc.set_threshold(*thresholds)
 
-    gc.set_threshold(_RARELY, *thresholds[1:])
+    rare = (_RARELY, *thresholds[1:])
+    gc.set_threshold(*rare)
     wrapt.register_post_import_hook(freeze, "tensorflow")
 
 

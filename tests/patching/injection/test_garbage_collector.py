@@ -48,6 +48,21 @@ def test_tensorflow_is_frozen_and_files_in_cycles_are_flushed(
         assert (tmp_path / name).read_text() == name
 
 
+def test_thresholds_that_the_program_sets_before_the_import_stay(tmp_path):
+    (tmp_path / "program.py").write_text(
+        "import gc; gc.set_threshold(1234, 5, 6)\n"
+        "import tensorflow; print(gc.get_threshold())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "estimator_runtime", "run", "program.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout == "(1234, 5, 6)\n", done.stderr
+
+
 def test_the_variable_is_0_or_1():
     assert garbage_collector.is_wanted({})
     assert not garbage_collector.is_wanted({garbage_collector.VARIABLE: "0"})
