@@ -120,8 +120,8 @@ def _run_here(
         is_held_up = script.waits_at_exit(None)
     except SystemExit as error:
         code = 0 if error.code is None else error.code
-        # As argparse ends a program whose arguments it refuses.
-        if code == 2 and (hint := misplaced_option(arguments, parser)):
+        # As argparse, and absl, end a program whose arguments they refuse.
+        if code in (1, 2) and (hint := misplaced_option(arguments, parser)):
             sys.stderr.write(f"{NAME}: {hint}\n")
         # Python prints what is no number.
         if not isinstance(code, int) or not script.waits_at_exit(error):

@@ -371,6 +371,8 @@ _ARGPARSE = "import argparse; argparse.ArgumentParser().parse_args()"
     [
         (_ARGPARSE, ["--workers", "2"], 2, True),
         (_ARGPARSE, ["--mine"], 2, False),
+        ("from absl import app; app.run(print)", ["--workers", "2"], 1, True),
+        ("import nothing_of_the_name", ["--workers", "2"], 1, False),
         ("import sys; exit(3)", ["--workers", "2"], 3, False),
         ("import sys; print(sys.argv)", ["--workers", "2"], 0, False),
     ],
