@@ -54,3 +54,17 @@ def test_lines_that_nobody_takes_do_not_fill_the_memory(start, tmp_path):
         time.sleep(0.01)
     seen = _next_until(events, lambda event: isinstance(event, Ended))
     assert sum(isinstance(event, Output) for event in seen) == 5000
+
+
+def test_a_task_that_cannot_be_handed_to_the_fork_server_says_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "much.py").write_text(_PROGRAM)
+    job = Job(command=("much.py",), replicas={"chief": 1})
+    processes, events = Processes(job, warm=False, private_network=False), Events()
+    processes.open(events)
+    processes.close()
+    run = Run(task=job.tasks[0], attempt=0)
+    processes.start(run, {})
+    cause = "could not be handed to the fork server: Bad file descriptor"
+    ended = _next_until(events, lambda event: isinstance(event, Ended))[-1]
+    assert ended == Ended(run=run, status=-9, cause=cause)

@@ -190,12 +190,14 @@ class Processes:
         message = json.dumps({"task": number, "environ": environ}).encode()
         ours: list[int] = []
         theirs: list[int] = []
+        problem, remedy = "could not be started", " (see ulimit -n and -u)"
         try:
             for _ in range(3):
                 reader, writer = os.pipe()
                 ours.append(reader)
                 theirs.append(writer)
             self._reader.add(number, run, ours)
+            problem, remedy = "could not be handed to the fork server", ""
             socket.send_fds(self._connection, [message], theirs)
         except (OSError, RuntimeError) as error:  # of a pipe, a thread, the fork server
             if len(ours) < 3:  # no thread reads them, and closes them
@@ -203,7 +205,7 @@ class Processes:
                     os.close(fd)
             # As the fork server reports it where it has no room for a process.
             why = getattr(error, "strerror", None) or error
-            cause = f"could not be started: {why} (see ulimit -n and -u)"
+            cause = f"{problem}: {why}{remedy}"
             status = -int(signal.SIGKILL)
             self._events.put(Ended(run=run, status=status, cause=cause))
         finally:
