@@ -454,13 +454,22 @@ def summary_of(failure: BaseException) -> str | None:
     """Return in one line what a framework has raised, and at which line of the program.
 
     It is the last line, so that nobody has to look for it in a hundred lines of
-    TensorFlow. None if another module has raised the exception, or a note explains it.
+    TensorFlow. None if the program or a library that it called has raised the
+    exception without a framework in between, or a note explains it.
     """
     if getattr(failure, "__notes__", ()):
         return None
     frames = list(traceback.walk_tb(failure.__traceback__))
-    package = str(frames[-1][0].f_globals.get("__name__")) if frames else ""
-    if package.partition(".")[0] not in reporting.FRAMEWORKS:
+    packages = {
+        str(frame.f_globals.get("__name__")).partition(".")[0] for frame, _ in frames
+    }
+    if packages.isdisjoint(reporting.FRAMEWORKS):
+        return None
+    last = frames[-1][0]
+    # Code that AutoGraph has made of a framework's has a file that is not installed.
+    if reporting.is_of_program(last) and reporting.is_file_of_program(
+        last.f_code.co_filename
+    ):
         return None
     what = _reason(failure)
     # Where the program runs the op, or rather where it has made it, if that is known.

@@ -76,6 +76,28 @@ def test_an_error_in_an_estimator_ends_with_the_line_of_the_program_and_the_feat
     )
 
 
+def test_an_error_of_a_library_in_input_fn_ends_with_the_line_of_the_program(tmp_path):
+    write(
+        tmp_path,
+        {
+            "train.py": """
+                import numpy as np, tensorflow as tf
+                def input_fn():
+                    table = np.loadtxt("no.csv")
+                    return tf.data.Dataset.from_tensors(({"age": table}, [1.0]))
+                column = tf.feature_column.numeric_column("age")
+                tf.estimator.LinearRegressor([column], "model").train(input_fn)
+                """
+        },
+    )
+    status, lines = run(["train.py"], tmp_path)
+    place = f"{tmp_path / 'train.py'}:4, in input_fn"
+    assert (status, lines[-1]) == (
+        1,
+        f"estimator-runtime: error: {place}: FileNotFoundError: no.csv not found.",
+    )
+
+
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
