@@ -185,3 +185,11 @@ def test_what_only_the_saver_can_save_is_left_to_it(make_saver, reason):
         saver = make_saver()
         with pytest.raises(CannotSnapshot, match=reason):
             Snapshot(session, saver)
+
+
+def test_a_session_of_a_cluster_is_left_to_the_saver():
+    server = tf.distribute.Server.create_local_server()
+    with tf.Graph().as_default(), tf1.Session(server.target) as session:
+        tf1.get_variable("v", initializer=1.0)
+        with pytest.raises(CannotSnapshot, match="other tasks of a cluster"):
+            Snapshot(session, train.Saver())
