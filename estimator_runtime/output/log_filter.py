@@ -49,6 +49,10 @@ _NOTICE_OF_ARGUMENT = "From %s: calling %s (from %s) with %s"
 # How the warning of `tf.compat.v1.metrics.auc` begins, whose argument canned Estimators
 # do not leave to the program.
 _TRAPEZOIDAL_RULE = "Trapezoidal rule is known to produce incorrect PR-AUCs"
+# How TensorFlow's coordinator warns of a default of `train_and_evaluate`.
+_NO_EVAL_STRATEGY = "`eval_strategy` is not passed in. No distribution strategy "
+# How a dataset warns a strategy that asks it for its options.
+_GRAPH_OPTIONS = "To make it possible to preserve tf.data options across "
 # How Keras 2 warns, by Python's `warnings`, of what Estimator models are made of.
 _OLD_LAYERS = re.compile(
     r"`(?:tf\.layers\.\w+|tf\.nn\.rnn_cell\.\w+|layer\.apply)` is deprecated and "
@@ -139,7 +143,7 @@ class DeprecationFilter(logging.Filter):
 
 def is_hidden(record: logging.LogRecord) -> bool:
     """Return whether a record is a warning that no program can act on."""
-    if str(record.msg).startswith(_TRAPEZOIDAL_RULE):
+    if str(record.msg).startswith((_TRAPEZOIDAL_RULE, _NO_EVAL_STRATEGY)):
         return _is_called_by_estimators()
     if not _is_notice(record):
         return False
@@ -203,9 +207,8 @@ def leave_out_old_layers(counter: DeprecationFilter) -> None:
 
     def show_others(message: Warning | str, *args: Any, **kwargs: Any) -> None:
         text = str(message)
-        if _OLD_LAYERS.match(text) or (
-            _OLD_KERAS.match(text) and _is_called_by_estimators()
-        ):
+        is_of_estimators = text.startswith(_GRAPH_OPTIONS) or _OLD_KERAS.match(text)
+        if _OLD_LAYERS.match(text) or (is_of_estimators and _is_called_by_estimators()):
             counter.add()
         else:
             show(message, *args, **kwargs)

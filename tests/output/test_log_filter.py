@@ -1,12 +1,14 @@
 """Which of TensorFlow's warnings are left out, with those that TensorFlow really gives."""
 
 import importlib.util
+import inspect
 import logging
 import os
 import warnings
 
 import pytest
 import tensorflow as tf
+from tensorflow.python.distribute import distribute_coordinator
 from tensorflow.python.util import deprecation
 
 import estimator_runtime
@@ -81,6 +83,35 @@ FROZEN = os.path.join(
 )
 OURS = os.path.join(os.path.dirname(estimator_runtime.__file__), "session.py:3")
 TENSORFLOW = os.path.join(os.path.dirname(tf.__file__), "python", "x.py:3")
+
+
+# Asks a dataset for its options in a graph, as a strategy does for an Estimator.
+ASKS = "with tf.Graph().as_default(): tf.data.Dataset.range(1).options()"
+
+
+@pytest.mark.parametrize(("file", "is_left_out"), [(FROZEN, True), (__file__, False)])
+def test_that_a_dataset_does_not_know_its_options_is_left_out_for_estimators(
+    monkeypatch, file, is_left_out
+):
+    shown, counter = [], log_filter.DeprecationFilter()
+    monkeypatch.setattr(warnings, "showwarning", lambda *all: shown.append(str(all[0])))
+    log_filter.leave_out_old_layers(counter)
+    warnings.simplefilter("always")
+    exec(compile(ASKS, file, "exec"), {"__name__": "mine", "tf": tf})
+    assert (len(shown), counter.count) == ((0, 1) if is_left_out else (1, 0))
+
+
+@pytest.mark.parametrize(("file", "is_left_out"), [(FROZEN, True), (__file__, False)])
+def test_that_an_evaluation_has_no_strategy_is_left_out_for_estimators(
+    logger, file, is_left_out
+):
+    source = inspect.getsource(distribute_coordinator)
+    start = '"`eval_strategy` is not passed in. No distribution "'
+    assert start in source
+    text = "`eval_strategy` is not passed in. No distribution strategy will be used"
+    warns = compile(f"logger.warning({text!r})", file, "exec")
+    exec(warns, {"__name__": "mine", "logger": logger})
+    assert count(logger) == int(is_left_out)
 
 
 @pytest.mark.parametrize(
