@@ -257,16 +257,19 @@ def _found(folder: str, seen: FolderScan) -> Iterable[Checkpoint]:
         if path not in found and (each.files or path == seen.latest):
             found[path] = each
     for path in seen.temporary:
-        prefix = cleanup.prefix_of(path)
-        there = found.get(prefix)
-        is_whole = prefix in seen.named and there is not None and there.has_index
-        saving = cleanup.dead_save(path)
-        if not cleanup.is_dead(path) and not is_whole:
-            # A save is renaming its files to their final names.
-            found.pop(prefix, None)
-        elif saving is not None and cleanup.will_undo(saving, seen.state):
-            found.pop(prefix, None)
+        there = found.get(cleanup.prefix_of(path))
+        if there is not None and _is_temporary(there, path, seen):
+            del found[there.prefix]
     return found.values()
+
+
+def _is_temporary(there: Checkpoint, path: str, seen: FolderScan) -> bool:
+    """Return whether the files of a checkpoint are those of an unfinished save."""
+    is_whole = there.prefix in seen.named and there.has_index
+    if not cleanup.is_dead(path) and not is_whole:
+        return True  # the save is renaming its files to their final names
+    saving = cleanup.dead_save(path)
+    return saving is not None and cleanup.will_undo(saving, seen.state)
 
 
 def _was_deleted(folder: str, checkpoint: Checkpoint) -> bool:

@@ -103,15 +103,8 @@ def _as_json(found: inventory.Inventory, now: float) -> dict[str, Any]:
 def _as_text(
     found: inventory.Inventory, now: float, is_verified: bool
 ) -> Iterator[str]:
-    rows = [("step", "size", "age", "state")]
-    for each in found.entries:
-        step = "-" if each.step is None else str(each.step)
-        state = _state(each, found, is_verified)
-        rows.append((step, size(each.own_bytes), _age(now - each.saved_at), state))
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    for row in rows:
-        cells = [cell.rjust(w) for cell, w in zip(row[:3], widths, strict=True)]
-        yield "  ".join((*cells, row[3]))
+    """Return the lines of an inventory: a table, and what is to be said of all."""
+    yield from _table(found, now, is_verified)
     graphs = found.bytes - sum(each.own_bytes for each in found.entries)
     if graphs > 0:
         yield f"in all {size(found.bytes)}, of which {size(graphs)} are graphs"
@@ -125,6 +118,18 @@ def _as_text(
     elif not found.is_sound:
         newest: Any = found.newest  # not None: `restart` is a candidate for it
         yield f"a restart would not go on from the newest, of step {newest.step}"
+
+
+def _table(found: inventory.Inventory, now: float, is_verified: bool) -> Iterator[str]:
+    rows = [("step", "size", "age", "state")]
+    for each in found.entries:
+        step = "-" if each.step is None else str(each.step)
+        state = _state(each, found, is_verified)
+        rows.append((step, size(each.own_bytes), _age(now - each.saved_at), state))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for row in rows:
+        cells = [cell.rjust(w) for cell, w in zip(row[:3], widths, strict=True)]
+        yield "  ".join((*cells, row[3]))
 
 
 def _state(

@@ -308,25 +308,26 @@ def is_cluster_wanted(options: argparse.Namespace) -> bool:
         options.workers is None and options.ps is None and not options.evaluator
     )
     for flag in (*CLUSTER, *RAY):
-        if not flag.needs or flag.given(options) is None:
-            continue
-        name, backend = flag.name, options.backend
-        is_local = backend == "local"
-        if (flag.needs == "ray" != backend) or (flag.needs == "placement" and is_local):
-            raise UsageError(
-                f"{name} is for --backend ray; add that, or leave out {name}"
-            )
-        if flag.needs == "local" and not is_local:
-            raise UsageError(
-                f"{name} is for a cluster on this machine; leave it out, or --backend "
-                f"{backend}"
-            )
-        if not is_cluster:
-            raise UsageError(
-                f"{name} is for a cluster; add --workers N, --ps N or --evaluator, or "
-                f"leave out {name}"
-            )
+        if flag.needs and flag.given(options) is not None:
+            _check_need(flag, options.backend, is_cluster)
     return is_cluster
+
+
+def _check_need(flag: Flag, backend: str, is_cluster: bool) -> None:
+    """Raise UsageError if a flag does not apply to the job."""
+    name, is_local = flag.name, backend == "local"
+    if (flag.needs == "ray" != backend) or (flag.needs == "placement" and is_local):
+        raise UsageError(f"{name} is for --backend ray; add that, or leave out {name}")
+    if flag.needs == "local" and not is_local:
+        raise UsageError(
+            f"{name} is for a cluster on this machine; leave it out, or --backend "
+            f"{backend}"
+        )
+    if not is_cluster:
+        raise UsageError(
+            f"{name} is for a cluster; add --workers N, --ps N or --evaluator, or "
+            f"leave out {name}"
+        )
 
 
 def carry(options: argparse.Namespace, environ: MutableMapping[str, str]) -> None:

@@ -23,7 +23,7 @@ import sys
 import traceback
 import types
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 from typing import Any, NoReturn
 
@@ -450,6 +450,24 @@ def _program_part(part: types.TracebackType | None) -> types.TracebackType | Non
     return types.TracebackType(rest, part.tb_frame, part.tb_lasti, part.tb_lineno)
 
 
+def _features(frames: Iterable[types.FrameType]) -> str:
+    """Return the names of the features that the first frame with a dict of them has."""
+    given = (frame.f_locals.get("features") for frame in frames)
+    names = next((list(each) for each in given if isinstance(each, dict)), [])
+    return ", ".join(map(repr, names))
+
+
+def _is_inside_framework(frames: Sequence[types.FrameType]) -> bool:
+    """Return whether a framework, or a library below one, has raised an exception."""
+    modules = [str(frame.f_globals.get("__name__")) for frame in frames]
+    if reporting.FRAMEWORKS.isdisjoint(each.partition(".")[0] for each in modules):
+        return False
+    # Code that AutoGraph has made of a framework's has a file that is not installed.
+    last = frames[-1]
+    file = last.f_code.co_filename
+    return not (reporting.is_of_program(last) and reporting.is_file_of_program(file))
+
+
 def summary_of(failure: BaseException) -> str | None:
     """Return in one line what a framework has raised, and at which line of the program.
 
@@ -460,16 +478,7 @@ def summary_of(failure: BaseException) -> str | None:
     if getattr(failure, "__notes__", ()):
         return None
     frames = list(traceback.walk_tb(failure.__traceback__))
-    packages = {
-        str(frame.f_globals.get("__name__")).partition(".")[0] for frame, _ in frames
-    }
-    if packages.isdisjoint(reporting.FRAMEWORKS):
-        return None
-    last = frames[-1][0]
-    # Code that AutoGraph has made of a framework's has a file that is not installed.
-    if reporting.is_of_program(last) and reporting.is_file_of_program(
-        last.f_code.co_filename
-    ):
+    if not _is_inside_framework([frame for frame, _ in frames]):
         return None
     what = _reason(failure)
     # Where the program runs the op, or rather where it has made it, if that is known.
@@ -481,9 +490,7 @@ def summary_of(failure: BaseException) -> str | None:
         and "__autograph_generated_file" not in frame.filename
     ]
     if "is not in features dictionary" in what:
-        given = (each.f_locals.get("features") for each, _ in frames)
-        names = next((list(each) for each in given if isinstance(each, dict)), [])
-        what += f" The input_fn gives these: {', '.join(map(repr, names))}."
+        what += f" The input_fn gives these: {_features(frame for frame, _ in frames)}."
     return f"{''.join(places[-1:])}{type(failure).__name__}: {what}"
 
 

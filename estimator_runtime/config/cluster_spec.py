@@ -169,30 +169,20 @@ def _in_index_order(field: str, tasks: Mapping[Any, Any]) -> list[Any]:
     return [by_index[index] for index in indexes]
 
 
-def _address_problem(address: str) -> str | None:
-    """Return what is wrong with an address and how to fix it; None if it is valid."""
-    # TensorFlow accepts spaces before the port, and upstream's own tests have one.
-    address = re.sub(r": +(?=[0-9]+\Z)", ":", address)
-    scheme, separator, _ = address.partition("://")
-    if separator:
-        # TensorFlow aborts the process on a second scheme before the address.
-        return f"which has a scheme; leave out {shown(scheme + separator)}"
-    if any(char.isspace() or not char.isprintable() for char in address):
-        return "which has white space or a control character in it; use 'host:port'"
-    if address.startswith("["):
-        host, _, rest = address[1:].partition("]")
-        colon, port = rest[:1], rest[1:]
-        try:
-            ipaddress.IPv6Address(host)
-        except ValueError:
-            return "which is no IPv6 address in brackets; use one such as '[::1]:2222'"
-    else:
-        host, colon, port = address.rpartition(":")
-    if colon != ":":
-        return "which has no port; use 'host:port', such as 'host0:2222'"
+def _ipv6_problem(host: str) -> str | None:
+    """Return what is wrong with a host in brackets; None if it is valid."""
+    try:
+        ipaddress.IPv6Address(host)
+    except ValueError:
+        return "which is no IPv6 address in brackets; use one such as '[::1]:2222'"
+    return None
+
+
+def _name_problem(host: str) -> str | None:
+    """Return what is wrong with a host without brackets; None if it is valid."""
     if not host:
         return "which has no host; use 'host:port', such as 'host0:2222'"
-    if ":" in host and not address.startswith("["):
+    if ":" in host:
         return (
             "which has more than one colon; use 'host:port', and brackets around "
             "an IPv6 address, such as '[::1]:2222'"
@@ -206,6 +196,30 @@ def _address_problem(address: str) -> str | None:
             "whose host has an empty part, or one of more than 63 characters, between "
             "its dots; use a name that can be looked up"
         )
+    return None
+
+
+def _address_problem(address: str) -> str | None:
+    """Return what is wrong with an address and how to fix it; None if it is valid."""
+    # TensorFlow accepts spaces before the port, and upstream's own tests have one.
+    address = re.sub(r": +(?=[0-9]+\Z)", ":", address)
+    scheme, separator, _ = address.partition("://")
+    if separator:
+        # TensorFlow aborts the process on a second scheme before the address.
+        return f"which has a scheme; leave out {shown(scheme + separator)}"
+    if any(char.isspace() or not char.isprintable() for char in address):
+        return "which has white space or a control character in it; use 'host:port'"
+    if address.startswith("["):
+        host, _, rest = address[1:].partition("]")
+        colon, port = rest[:1], rest[1:]
+        problem = _ipv6_problem(host)
+    else:
+        host, colon, port = address.rpartition(":")
+        problem = _name_problem(host) if colon else None
+    if problem is not None:
+        return problem
+    if colon != ":":
+        return "which has no port; use 'host:port', such as 'host0:2222'"
     # Port 0 is accepted. Nothing can listen on it, but programs that only describe a
     # cluster use it, among them upstream's own tests.
     if not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:

@@ -308,6 +308,22 @@ class FolderScan:
         return None, bad
 
 
+def _state_here(folder: str, state: State) -> tuple[State, str | None]:
+    """Return a state with the folder's own paths, and what is wrong with it or None.
+
+    The folder may have been copied or moved.
+    """
+    paths = (state.latest, *state.paths)
+    latest, *others = (_here(folder, path) for path in paths)
+    here = dataclasses.replace(state, latest=latest, paths=tuple(others))
+    elsewhere = [path for path in paths if not is_in(folder, path)]
+    # A checkpoint elsewhere may be one that the user wants to start from.
+    if not elsewhere or not is_in(folder, latest):
+        return here, None
+    other = os.path.dirname(elsewhere[0])
+    return here, f"the state file is that of another folder, {other}"
+
+
 def scan(folder: str) -> FolderScan:
     """Return what a restart finds in a folder, without changing anything.
 
@@ -324,15 +340,7 @@ def scan(folder: str) -> FolderScan:
     except StateError as error:
         state, lost = None, f"the state file {error}"
     if state is not None:
-        paths = (state.latest, *state.paths)
-        elsewhere = [path for path in paths if not is_in(folder, path)]
-        # The folder may have been copied or moved.
-        latest, *others = (_here(folder, path) for path in paths)
-        state = dataclasses.replace(state, latest=latest, paths=tuple(others))
-        # A checkpoint elsewhere may be one that the user wants to start from.
-        if elsewhere and is_in(folder, latest):
-            other = os.path.dirname(elsewhere[0])
-            lost = f"the state file is that of another folder, {other}"
+        state, lost = _state_here(folder, state)
     candidates = tuple(_candidates(folder, state, found))
     if state is not None:
         absent = _absent_name(state, temporary)

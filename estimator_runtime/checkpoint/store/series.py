@@ -194,13 +194,9 @@ class Series:
         # do not count as checkpoints of this folder.
         here = [each for each in before if is_in(self._folder, each[0])]
         elsewhere = [each for each in before if each not in here]
-        name = os.path.basename(prefix)
-        kept = [each for each in here if os.path.basename(each[0]) != name]
         newer = self._newer_of_another(prefix)
-        paths = [path for path, _ in kept]
-        place = paths.index(newer) if newer in paths else len(paths)
         now = self._now()
-        kept.insert(place, (prefix, now))
+        kept = _with(here, (prefix, now), newer)
         # A time ahead of the clock, which was wrong then, would keep none until then.
         is_past = self._preserved_at <= now  # False for NaN
         plan = self._policy.plan(
@@ -396,3 +392,19 @@ class Policy:
     def _whole_intervals(self, secs: float) -> float:
         """Return a duration rounded down to a multiple of `every_secs`."""
         return secs - secs % self.every_secs if self.every_secs else secs
+
+
+def _with(
+    checkpoints: Sequence[tuple[str, float]],
+    new: tuple[str, float],
+    newer: str | None,
+) -> list[tuple[str, float]]:
+    """Return checkpoints, oldest first, with a new one before `newer`, or else last.
+
+    One of the same name is replaced. Each is (path, time).
+    """
+    name = os.path.basename(new[0])
+    kept = [each for each in checkpoints if os.path.basename(each[0]) != name]
+    paths = [path for path, _ in kept]
+    kept.insert(paths.index(newer) if newer in paths else len(paths), new)
+    return kept

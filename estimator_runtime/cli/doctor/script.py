@@ -111,18 +111,24 @@ def _check_names(source: Source, answer: ProbeResult) -> Iterator[Finding]:
         yield Finding(PROBLEM, text)
 
 
-def _check_contrib(program: Program, answer: ProbeResult) -> Iterator[Finding]:
-    """Check whether the parts of `tf.contrib` that a program uses are here.
-
-    Raises:
-        EstimatorRuntimeError: If the variable for `tf.contrib` names another folder.
-    """
+def _uses_of_contrib(program: Program, answer: ProbeResult) -> dict[str, str]:
+    """Return where a program first uses each name of `tf.contrib`."""
     uses: dict[str, str] = {}
     for source in program.sources:
         for name, line in source.names.items():
             if name in answer.of_version_1 and name.startswith(_CONTRIB):
                 member = name.removeprefix(_CONTRIB)
                 uses.setdefault(member, f"{source.file}:{line}")
+    return uses
+
+
+def _check_contrib(program: Program, answer: ProbeResult) -> Iterator[Finding]:
+    """Check whether the parts of `tf.contrib` that a program uses are here.
+
+    Raises:
+        EstimatorRuntimeError: If the variable for `tf.contrib` names another folder.
+    """
+    uses = _uses_of_contrib(program, answer)
     reported = set()
     for member, place in uses.items():
         folder = member.partition(".")[0]

@@ -14,7 +14,7 @@ import dataclasses
 import importlib.util
 import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from estimator_runtime.cli.script import load_script
 from estimator_runtime.errors import EstimatorRuntimeError
@@ -121,6 +121,17 @@ def is_package_beside(name: str, folder: str) -> bool:
     return is_package or (name == os.path.basename(folder) and os.path.isdir(path))
 
 
+def _imported(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """Yield the names that an absolute import binds, each with what it stands for."""
+    if isinstance(node, ast.Import):
+        for each in node.names:
+            first = each.name.partition(".")[0]
+            yield each.asname or first, each.name if each.asname else first
+    elif isinstance(node, ast.ImportFrom) and not node.level:
+        for each in node.names:
+            yield each.asname or each.name, f"{node.module}.{each.name}"
+
+
 def _meanings(tree: ast.AST) -> dict[str, str]:
     """Return which name of a file stands for which name of TensorFlow.
 
@@ -130,16 +141,9 @@ def _meanings(tree: ast.AST) -> dict[str, str]:
     found: dict[str, set[str]] = {}
     bound = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for each in node.names:
-                first = each.name.partition(".")[0]
-                meaning = each.name if each.asname else first
-                found.setdefault(each.asname or first, set()).add(meaning)
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            for each in node.names:
-                meaning = f"{node.module}.{each.name}"
-                found.setdefault(each.asname or each.name, set()).add(meaning)
-        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+        for name, meaning in _imported(node):
+            found.setdefault(name, set()).add(meaning)
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             bound.add(node.id)
         elif isinstance(node, ast.arg):
             bound.add(node.arg)

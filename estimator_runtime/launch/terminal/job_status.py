@@ -136,17 +136,23 @@ class JobMetrics:
         for task, its_before in zip(seen.tasks, before.tasks, strict=True):
             if task.metrics and task.metrics != its_before.metrics:
                 self._file.evaluation(task.metrics)
-        if step != before.step and any(each.step is not None for each in seen.tasks):
+        if step != before.step:
+            self._write_progress(seen)
+
+    def _write_progress(self, seen: JobStatus) -> None:
+        """Append the progress, if a task has reported a step."""
+        tasks = {
+            task.name: {"step": task.step, "steps_per_sec": task.rate}
+            for task in seen.tasks
+            if task.step is not None
+        }
+        if tasks:
             self._file.write(
                 "progress",
-                step,
+                seen.step,
                 last_step=seen.last_step,
                 loss=seen.loss,
                 steps_per_sec=seen.rate,
                 restarts=seen.restarts,
-                tasks={
-                    task.name: {"step": task.step, "steps_per_sec": task.rate}
-                    for task in seen.tasks
-                    if task.step is not None
-                },
+                tasks=tasks,
             )

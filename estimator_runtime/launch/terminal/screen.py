@@ -136,26 +136,34 @@ def line(seen: JobStatus, has_rows: bool = False) -> str:
         has_rows: Whether each task has a row of its own, which has its rate and its
             evaluation.
     """
-    of = "" if seen.last_step is None else f" of {seen.last_step}"
     saved = "none" if seen.saved_step is None else seen.saved_step
-    parts = [f"step {_trained(seen)}{of}", f"checkpoint {saved}"]
-    if seen.rate is not None:
-        rates = [f"{it.name} {it.rate:.1f}" for it in seen.tasks if it.rate is not None]
-        each = f" ({', '.join(rates)})" if rates and not has_rows else ""
-        parts.append(f"{seen.rate:.1f} steps/s{each}")
     left = time_left(seen.step, seen.last_step, seen.rate)
-    if left is not None:
-        parts.append(f"{left} left")
-    if seen.loss is not None:
-        parts.append(f"loss {seen.loss:.4g}")
-    for task in seen.tasks:
-        if task.metrics and not has_rows:
-            parts.append(f"evaluated {task.evaluation(most=2)}")
-    if seen.restarts:
-        parts.append(f"restarts {seen.restarts}")
-    if has_rows:
-        parts.append(f"{datetime.timedelta(seconds=int(seen.elapsed_secs))} elapsed")
-    return " | ".join(parts)
+    elapsed = datetime.timedelta(seconds=int(seen.elapsed_secs))
+    without_rows = () if has_rows else seen.tasks
+    parts = [
+        _steps(seen),
+        f"checkpoint {saved}",
+        None if seen.rate is None else _rates(seen.rate, without_rows),
+        None if left is None else f"{left} left",
+        None if seen.loss is None else f"loss {seen.loss:.4g}",
+        *(f"evaluated {it.evaluation(most=2)}" for it in without_rows if it.metrics),
+        f"restarts {seen.restarts}" if seen.restarts else None,
+        f"{elapsed} elapsed" if has_rows else None,
+    ]
+    return " | ".join(filter(None, parts))
+
+
+def _steps(seen: JobStatus) -> str:
+    """Return the step of a job, with its last one if that is known."""
+    of = "" if seen.last_step is None else f" of {seen.last_step}"
+    return f"step {_trained(seen)}{of}"
+
+
+def _rates(total: float, tasks: Sequence[TaskStatus]) -> str:
+    """Return the rate of a job, with those of its tasks in brackets."""
+    rates = [f"{it.name} {it.rate:.1f}" for it in tasks if it.rate is not None]
+    each = f" ({', '.join(rates)})" if rates else ""
+    return f"{total:.1f} steps/s{each}"
 
 
 def describe(task: TaskStatus) -> str:
