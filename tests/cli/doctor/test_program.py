@@ -35,6 +35,7 @@ def answer(missing=(), of_version_1=(), lacking=()):
     return ProbeResult(
         devices=[],
         cuda=None,
+        loaded=[],
         missing={each: each for each in (*missing, *of_version_1)},
         of_version_1=of_version_1,
         patches={},
