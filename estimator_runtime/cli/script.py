@@ -40,6 +40,10 @@ _CLOSE_SECS = 0.5
 _PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 _PYTHONS_HOOK = sys.__excepthook__
 _NAN_LOSS = "NanLossDuringTrainingError"
+# Lines of a message of TensorFlow's that stand before the reason.
+_BEFORE_REASON = re.compile(
+    r"(?:[A-Z_]+: )?From /job:|\d+ root error\(s\) found|Graph execution error|=*$"
+)
 
 
 def check_script(path: str) -> None:
@@ -397,6 +401,8 @@ def report(failure: BaseException) -> int:
         # What to do stands in a note. The frames of libraries would hide it.
         failure.__traceback__ = _program_part(failure.__traceback__)
     hook_failure = None if is_stop_reported else _call_hook(failure)
+    if is_default and not is_stop_reported and (text := summary_of(failure)):
+        _write(f"estimator-runtime: error: {text}\n")
     if _may_be_of_version_1(failure):
         remedy = (
             "put --tf1 before the script"
@@ -442,6 +448,51 @@ def _program_part(part: types.TracebackType | None) -> types.TracebackType | Non
     if not reporting.is_of_program(part.tb_frame):
         return rest
     return types.TracebackType(rest, part.tb_frame, part.tb_lasti, part.tb_lineno)
+
+
+def summary_of(failure: BaseException) -> str | None:
+    """Return in one line what a framework has raised, and at which line of the program.
+
+    It is the last line, so that nobody has to look for it in a hundred lines of
+    TensorFlow. None if another module has raised the exception, or a note explains it.
+    """
+    if getattr(failure, "__notes__", ()):
+        return None
+    frames = list(traceback.walk_tb(failure.__traceback__))
+    package = str(frames[-1][0].f_globals.get("__name__")) if frames else ""
+    if package.partition(".")[0] not in reporting.FRAMEWORKS:
+        return None
+    what = _reason(failure)
+    # Where the program runs the op, or rather where it has made it, if that is known.
+    made_at = getattr(getattr(failure, "op", None), "traceback", None) or ()
+    places = [
+        f"{frame.filename}:{frame.lineno}, in {frame.name}: "
+        for frame in (*traceback.extract_tb(failure.__traceback__), *made_at)
+        if reporting.is_file_of_program(frame.filename)
+        and "__autograph_generated_file" not in frame.filename
+    ]
+    if "is not in features dictionary" in what:
+        given = (each.f_locals.get("features") for each, _ in frames)
+        names = next((list(each) for each in given if isinstance(each, dict)), [])
+        what += f" The input_fn gives these: {', '.join(map(repr, names))}."
+    return f"{''.join(places[-1:])}{type(failure).__name__}: {what}"
+
+
+def _reason(failure: BaseException) -> str:
+    """Return the line of a message that says why; TensorFlow writes it anywhere."""
+    errors: Any = sys.modules.get("tensorflow.python.framework.errors_impl")
+    if errors is not None and isinstance(failure, errors.OpError):
+        # The session raises an error with a longer message while it handles the first.
+        first = failure.__context__
+        texts = [first.message] if isinstance(first, errors.OpError) else []
+        texts.append(failure.message)
+    else:
+        texts = [str(failure)]
+    lines = [line.strip() for text in texts for line in str(text).splitlines()]
+    if lines and lines[0] == "in user code:":  # AutoGraph's, with the reason at the end
+        last = list(filter(None, lines))[-1]
+        return last.removeprefix(f"{type(failure).__name__}: ")
+    return next((line for line in lines if not _BEFORE_REASON.match(line)), "")
 
 
 def _may_be_of_version_1(failure: BaseException) -> bool:
