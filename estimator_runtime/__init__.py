@@ -61,10 +61,10 @@ def install(
         tf1_resource_variables: Whether that API makes resource variables, and not the
             reference variables of TensorFlow 1. None (the default) does what the
             variable ESTIMATOR_RUNTIME_TF1_RESOURCE_VARIABLES says, 1 or 0.
-        quiet: Whether to hide TensorFlow's deprecation warnings about Estimator
-            internals, which no program can act on. By default they are hidden in
-            notebooks, and elsewhere if ESTIMATOR_RUNTIME_VERBOSE is 0. A notebook then
-            shows a progress bar instead of TensorFlow's log; see docs/log.md.
+        quiet: Whether to hide TensorFlow's deprecation warnings. By default they are
+            hidden in notebooks, and elsewhere if ESTIMATOR_RUNTIME_VERBOSE is 0. A
+            notebook then shows a progress bar instead of TensorFlow's log; see
+            docs/log.md.
 
     Raises:
         CompatibilityError: If TensorFlow is missing or older than 2.15, if

@@ -128,7 +128,7 @@ def test_the_health_of_the_image_is_asked_by_a_command_that_there_is():
 
 def test_each_variable_that_may_be_set_is_on_its_page_and_no_other():
     of_processes = {  # that the runtime sets for its own
-        *("CHILDREN", "FAMILY", "JOB", "JOB_ATTEMPT", "LEGACY_KERAS", "REPORTS"),
+        *("CHILDREN", "JOB", "JOB_ATTEMPT", "LEGACY_KERAS", "REPORTS"),
     }
     read = {name.upper() for name in OPTIONS}
     for file in (ROOT / "estimator_runtime").rglob("*.py"):

@@ -112,8 +112,8 @@ TRAINING = (
         name="--verbose",
         kind=_SWITCH,
         variable=log_filter.VARIABLE,
-        help="show every line of TensorFlow's log, with its deprecation warnings about "
-        "Estimators and all that its C++ code logs",
+        help="show every line of TensorFlow's log, with its deprecation warnings and "
+        "all that its C++ code logs",
     ),
     Flag(
         name="--tf1",

@@ -22,7 +22,6 @@ class Outcome:
         excerpt: The last lines of that task that explain the failure: the Python
             traceback, if there is one.
         log: Path of the log of that task, or None.
-        is_log_whole: Whether that log has all lines.
         log_dir: Folder of all logs if it is a temporary folder that was kept, else
             None.
         checkpoint: Path of the newest complete checkpoint, or None.
@@ -37,7 +36,6 @@ class Outcome:
     task: str | None = None
     excerpt: tuple[str, ...] = ()
     log: str | None = None
-    is_log_whole: bool = True
     log_dir: str | None = None
     checkpoint: str | None = None
     unknown: str | None = None
@@ -50,8 +48,7 @@ class Outcome:
         lines = [self.reason]
         lines += [f"  {line}" for line in self.excerpt]
         if self.log:
-            which = "whole log" if self.is_log_whole else "part of the log"
-            lines.append(f"{which}: {self.log}")
+            lines.append(f"log: {self.log}")
         elif self.log_dir:
             lines.append(f"all logs: {self.log_dir}")
         if self.exit_status:

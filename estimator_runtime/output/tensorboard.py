@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import os
-import select
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +21,6 @@ from estimator_runtime.patching.injection.children import helper_command
 HOST = "127.0.0.1"
 # Used instead of a port number: the first free port from 6006, TensorBoard's default.
 FIRST_FREE = "first-free"
-_ANSWER_SECS = 120.0  # it may import TensorFlow while the training does so too
 _END_SECS = 5.0
 # With these variables, TensorBoard would run as if it were a task of the training.
 _NOT_INHERITED = ("TF_CONFIG", "ESTIMATOR_RUNTIME_CHILDREN")
@@ -46,7 +42,6 @@ class Dashboard:
         self._say = say
         self._is_closed = False
         environ = {k: v for k, v in os.environ.items() if k not in _NOT_INHERITED}
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (stays open)
         self._process = subprocess.Popen(
             helper_command(
                 "estimator_runtime.output.tensorboard_server",
@@ -60,7 +55,7 @@ class Dashboard:
             },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=self._log,
+            stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is for the training
         )
         threading.Thread(
@@ -93,32 +88,10 @@ class Dashboard:
             self._process.wait()
 
     def _announce(self) -> None:
-        pipe: Any = self._process.stdout
-        poll = select.poll()  # unlike `select`, it takes descriptors above 1,023
-        poll.register(pipe, select.POLLIN)
-        ready = poll.poll(1000 * _ANSWER_SECS)
-        line = pipe.readline() if ready else b""
-        if line:
-            answer = json.loads(line)
-        elif ready:
-            answer = {"problem": f"it has ended: {self._last_line()}"}
-        else:
-            answer = {
-                "problem": f"it did not answer within {_ANSWER_SECS:g} s, and was ended"
-            }
-        if self._is_closed:
-            return
-        if not ready:
-            self.close()
-        if "url" in answer:
-            self._say(f"TensorBoard: {answer['url']}")
-        else:
-            self._say(f"TensorBoard could not be started: {answer['problem']}")
-
-    def _last_line(self) -> str:
-        self._log.seek(0)
-        lines = self._log.read().decode(errors="replace").split("\n")
-        return next((each.strip() for each in reversed(lines) if each.strip()), "")
+        answers: Any = self._process.stdout
+        line = answers.readline().decode(errors="replace").strip()
+        if not self._is_closed:
+            self._say(line or "TensorBoard could not be started: its process has ended")
 
 
 # The port, and the process that trains; a child that it forks starts no TensorBoard.

@@ -1,10 +1,9 @@
 """The TensorBoard process, which `tensorboard.Dashboard` starts.
 
-It ends when its parent process ends, for any reason. Its first line on standard output
-is a JSON object: {"url": ...} once TensorBoard listens, or {"problem": ...}.
+It ends when its parent process ends, for any reason. Its one line on standard output is
+for the user: the address once TensorBoard listens, or why it does not.
 """
 
-import json
 import os
 import signal
 import sys
@@ -39,9 +38,10 @@ def main(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 - reported to the parent
         # TensorBoard's own errors have their text in an attribute.
         text = getattr(error, "msg", None) or f"{type(error).__name__}: {error}"
-        print(json.dumps({"problem": " ".join(str(text).split())}), file=answers)
+        problem = " ".join(str(text).split())
+        print(f"TensorBoard could not be started: {problem}", file=answers, flush=True)
         return 1
-    print(json.dumps({"url": url}), file=answers, flush=True)
+    print(f"TensorBoard: {url}", file=answers, flush=True)
     threading.Event().wait()
     return 0
 

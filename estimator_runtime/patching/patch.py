@@ -8,9 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
-import sys
 from collections.abc import Callable, Iterable, Sequence
-from importlib.abc import MetaPathFinder
 from types import ModuleType
 
 from estimator_runtime.errors import CompatibilityError
@@ -18,7 +16,7 @@ from estimator_runtime.errors import CompatibilityError
 _logger = logging.getLogger(__name__)
 _states: dict[str, str] = {}  # maps the name of each scheduled patch to its state
 _scheduled: list[Patch] = []
-_refused: dict[str, str] = {}  # maps a module whose patches failed to the error's text
+_failures: list[str] = []  # of required patches
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,14 +51,13 @@ def schedule(patches: Iterable[Patch], *, are_required: bool = True) -> None:
     """Apply patches right after the import of their modules.
 
     A patch whose module is already imported is applied at once. A patch that was
-    scheduled before is skipped. If a patch fails, the other patches of its module are
-    still applied.
+    scheduled before is skipped.
 
     Args:
         patches: The patches, in the order in which they are applied.
         are_required: Whether the import, or this call, raises the error of a patch
-            that fails. Later imports of the module then fail too. If False, the error
-            is logged.
+            that fails; `check` then raises an error, too. If False, the error is
+            logged, and the other patches are applied.
     """
     import wrapt  # here, so that --help and the version checks do not need it
 
@@ -83,7 +80,7 @@ def check() -> None:
     Raises:
         CompatibilityError: If a patch has failed. The text names it and its error.
     """
-    for text in _refused.values():
+    for text in _failures:
         raise CompatibilityError(text)
 
 
@@ -107,32 +104,26 @@ def state(patch: Patch, version: tuple[int, int]) -> str:
 
 def _apply(patches: Sequence[Patch], are_required: bool, module: ModuleType) -> None:
     """Apply the patches of a module that has just been imported."""
-    first: tuple[Patch, BaseException] | None = None  # the one to raise
     for each in patches:
         try:
             _states[each.name] = _apply_one(each, module)
-        except BaseException as error:  # noqa: BLE001 - raised below, or logged
-            _states[each.name] = f"failed ({type(error).__name__}: {error})"
-            is_stop = not isinstance(error, Exception)  # such as Ctrl-C
-            if first is None and (are_required or is_stop):
-                first = each, error
-            if is_stop:
-                break
-            if not are_required:
-                _logger.warning(
-                    "%s cannot be patched on this TensorFlow, and stays as it is (%s): "
-                    "%s: %s",
-                    each.name,
-                    each.reason,
-                    type(error).__name__,
-                    error,
+        except Exception as error:
+            problem = f"failed ({type(error).__name__}: {error})"
+            _states[each.name] = problem
+            if are_required:
+                _failures.append(
+                    f"{each.after} is only partly patched: {each.name!r} has "
+                    f"{problem}; start a new process"
                 )
-    if first is not None:
-        failed, cause = first
-        # Only now, because patches that follow the failed one may call install(), which
-        # raises an error from here on.
-        _refuse(failed)
-        raise cause
+                raise
+            _logger.warning(
+                "%s cannot be patched on this TensorFlow, and stays as it is (%s): "
+                "%s: %s",
+                each.name,
+                each.reason,
+                type(error).__name__,
+                error,
+            )
 
 
 def _apply_one(patch: Patch, module: ModuleType) -> str:
@@ -142,32 +133,3 @@ def _apply_one(patch: Patch, module: ModuleType) -> str:
     patch.apply(module)
     _logger.debug("applied %s: %s", patch.name, patch.reason)
     return "applied"
-
-
-def _refuse(patch: Patch) -> None:
-    """Make later imports of a partly patched module fail.
-
-    Python forgets a module whose import fails, and the next import of it would start
-    again. Its patches would then be missing. Applying them again is no remedy, because
-    some patches take effect twice if they are applied twice.
-    """
-    if not any(isinstance(each, _Refusal) for each in sys.meta_path):
-        sys.meta_path.insert(0, _Refusal())
-    _refused[patch.after] = (
-        f"{patch.after} is only partly patched: {patch.name!r} has "
-        f"{_states[patch.name]}; start a new process"
-    )
-
-
-class _Refusal(MetaPathFinder):
-    """A finder that raises an error for modules whose patches have failed."""
-
-    def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None = None,
-        target: ModuleType | None = None,
-    ) -> None:
-        """Raise `CompatibilityError` if the module is one of these."""
-        if fullname in _refused:
-            raise CompatibilityError(_refused[fullname])

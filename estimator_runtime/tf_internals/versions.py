@@ -1,16 +1,15 @@
-"""Versions of packages: those that are installed and those that were tested together.
+"""Versions of the installed packages, and whether they can run Estimators.
 
-The installed versions are read from package metadata. No package is imported for that.
+They are read from package metadata. No package is imported for that.
 """
 
-import dataclasses
 import importlib
 import importlib.metadata
 import importlib.util
 import logging
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from types import ModuleType
 
 from estimator_runtime.errors import CompatibilityError
@@ -144,62 +143,3 @@ def _check_frozen_estimator() -> None:
 
 def _dotted(version: Iterable[int]) -> str:
     return ".".join(map(str, version))
-
-
-@dataclasses.dataclass(frozen=True)
-class PackageSet:
-    """Versions that were tested together.
-
-    There is more than one numpy if an older Python needs an older one.
-    """
-
-    tensorflow: str
-    tf_keras: str
-    numpy: tuple[str, ...]
-    protobuf: str
-    pythons: tuple[str, ...] = ("3.11", "3.12")
-
-    @property
-    def constraints(self) -> str:
-        """The constraints file of the repository with which pip installs this set."""
-        return f"constraints/tf-{self.tensorflow.rpartition('.')[0]}.txt"
-
-    def differences(self, found: Mapping[str, str]) -> list[str]:
-        """Return the differences, such as "numpy 1.26.4 instead of 2.4.6".
-
-        Args:
-            found: Versions by package, and by "python", as in `Report.versions`.
-        """
-        tested = {
-            "tensorflow": (self.tensorflow,),
-            "tf-keras": (self.tf_keras,),
-            "numpy": self.numpy,
-            "protobuf": (self.protobuf,),
-        }
-        others = [
-            f"{name} {found[name]} instead of {' or '.join(versions)}"
-            for name, versions in tested.items()
-            if found[name] not in versions
-        ]
-        python = ".".join(found["python"].split(".")[:2])
-        if python not in self.pythons:
-            others.append(f"python {python} instead of {' or '.join(self.pythons)}")
-        return others
-
-
-# Maps TensorFlow's (major, minor) to the versions that were tested with it.
-TESTED = {
-    (2, 15): PackageSet("2.15.1", "2.15.1", ("1.26.4",), "4.25.9", ("3.10", "3.11")),
-    (2, 16): PackageSet("2.16.2", "2.16.0", ("1.26.4",), "4.25.9"),
-    (2, 17): PackageSet("2.17.1", "2.17.0", ("1.26.4",), "4.25.9"),
-    (2, 18): PackageSet("2.18.1", "2.18.0", ("2.0.2",), "5.29.6"),
-    (2, 19): PackageSet("2.19.1", "2.19.0", ("2.1.3",), "5.29.6"),
-    (2, 20): PackageSet("2.20.0", "2.20.1", ("2.4.6",), "7.36.2"),
-    (2, 21): PackageSet(
-        "2.21.0",
-        "2.21.0",
-        ("2.4.6", "2.2.6"),
-        "7.36.2",
-        ("3.10", "3.11", "3.12", "3.13"),
-    ),
-}

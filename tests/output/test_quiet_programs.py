@@ -18,7 +18,6 @@ class Kept(logging.Handler):
         shown.append(record.getMessage())
 logging.getLogger("tensorflow").addHandler(Kept())
 tf.estimator.TrainSpec(input_fn=lambda: None)
-assert [each for each in shown if "estimator_runtime" in each.partition(":")[0]] == []
 print(len(shown) > 0)
 """
 _NOTEBOOK = "sys.modules['ipykernel'] = types.ModuleType('ipykernel')"

@@ -78,23 +78,16 @@ _REFUSED = (
 )
 
 
-def test_an_error_in_a_patch_fails_the_import_and_each_one_after_it():
-    lines, _ = _lines("""
-patch.schedule([first, second])
-attempt(__import__, "colorsys")
-report()
-attempt(__import__, "colorsys")
-attempt(estimator_runtime.install)
-""")
-    failed = ["LookupError: colorsys", "failed (LookupError: colorsys); applied; 1"]
-    assert lines == [*failed, _REFUSED, _REFUSED]
-    lines, _ = _lines("""
-import colorsys
-attempt(patch.schedule, [first, second])
-report()
-attempt(estimator_runtime.install)
-""")
-    assert lines == [*failed, _REFUSED]
+@pytest.mark.parametrize(
+    "cause",
+    [
+        'patch.schedule([first, second])\nattempt(__import__, "colorsys")',
+        "import colorsys\nattempt(patch.schedule, [first, second])",
+    ],
+)
+def test_an_error_in_a_patch_fails_the_import_and_each_install_after_it(cause):
+    lines, _ = _lines(f"{cause}\nattempt(estimator_runtime.install)")
+    assert lines == ["LookupError: colorsys", _REFUSED]
 
 
 def test_a_patch_that_is_not_required_fails_with_a_line_and_lets_the_import_be():

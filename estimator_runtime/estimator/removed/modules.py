@@ -9,7 +9,7 @@ import types
 from importlib.machinery import ModuleSpec
 from typing import NoReturn
 
-from estimator_runtime.estimator.removed import api, input_pipeline
+from estimator_runtime.estimator.removed import api, input_pipeline, tpu_embedding
 
 _TPU = "tensorflow.python.tpu"
 _EMBEDDING_MODULES = ("tpu_embedding", "session_support", "tpu_embedding_gradient")
@@ -43,10 +43,8 @@ def _provide_tpu_embedding() -> None:
     """
     for name in _EMBEDDING_MODULES:
         _provide(_TPU, name, _StandIn(f"{_TPU}.{name}"))
-    ours = importlib.import_module("estimator_runtime.estimator.removed.tpu_embedding")
-    for name in ours.__all__:
-        setattr(sys.modules[f"{_TPU}.tpu_embedding"], name, getattr(ours, name))
-    parameters = {name: getattr(ours, name) for name in _API_PARAMETERS}
+    vars(sys.modules[f"{_TPU}.tpu_embedding"]).update(tpu_embedding.CLASSES)
+    parameters = {name: tpu_embedding.CLASSES[name] for name in _API_PARAMETERS}
     api.add("tpu.experimental", parameters, only_v1=True)
 
 

@@ -82,9 +82,9 @@ class Record:
         return self._problem or self.logs.problem
 
     def check(self, now: float) -> None:
-        """Name the disks that have not answered for long; call this repeatedly."""
+        """Write the logs, and name disks that hang; call this repeatedly."""
         self.files.check(now)
-        self.logs.worker.check(now)
+        self.logs.check(now)
 
     def close(self) -> None:
         """End the threads."""
@@ -138,8 +138,7 @@ class Record:
             facts = {"unknown": f"as {self.model_dir or 'the disk'} does not answer"}
         if failed is not None:
             log = self.logs.of[failed]
-            facts["task"], facts["excerpt"] = str(failed), log.excerpt()
-            facts["log"], facts["is_log_whole"] = log.path, log.is_whole
+            facts.update(task=str(failed), excerpt=log.excerpt(), log=log.path)
         return Outcome(
             exit_status=exit_status,
             reason=reason,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
-import io
 import os
+import queue
 import shutil
 import sys
 import threading
@@ -22,9 +21,8 @@ _OURS = "launcher"
 _COLUMNS, _ROWS = 80, 24
 # How long to wait for the reader of the last lines.
 _FLUSH_SECS = 5.0
-# Characters that wait to be written: from _MAX_WAITING on lines are left out, until
-# there are fewer than _FEW.
-_FEW, _MAX_WAITING = 1 << 20, 8 << 20
+# Lines that wait to be written: beyond _MOST they are left out, until _FEW are left.
+_FEW, _MOST = 2_000, 20_000
 _LEFT_OUT = "... lines left out here: they were not read in time ..."
 _RETRY_SECS = 0.05
 
@@ -64,7 +62,9 @@ class Console:
         self.is_terminal = terminal.can_redraw(self._stderr) and not as_json
         encoding = getattr(self._stderr, "encoding", None) or ""
         self.can_unicode = encoding.lower().startswith("utf")
-        self._writers = _writers_of(streams, self._left_out)
+        self._queue: queue.Queue[list[tuple[Any, str]]] = queue.Queue(_MOST)
+        self._thread: threading.Thread | None = None
+        self._leaves_out = False
         self._colours: dict[str, int] = {}
         self._rows: list[str] = []
         self._lock = threading.Lock()
@@ -96,9 +96,10 @@ class Console:
         else:
             text = f"{self._coloured_prefix(name, stream)}{line}\n"
         with self._lock:
-            self._put(self._stderr, self._erasure())
-            self._put(stream, text, is_ours=name == _OURS)
-            self._put(self._stderr, self._drawing())
+            rows = "\n".join(self._rows)
+            self._put(
+                (self._stderr, self._erasure()), (stream, text), (self._stderr, rows)
+            )
 
     def say(self, line: str, level: str = "info") -> None:
         """Write one line of the launcher itself."""
@@ -111,13 +112,15 @@ class Console:
         if self.as_json:
             self.say(verdict, level="error" if is_failure else "info")
         else:
-            self._put(self._stderr, f"estimator-runtime: {verdict}\n", is_ours=True)
+            with self._lock:
+                self._put((self._stderr, f"estimator-runtime: {verdict}\n"))
         self.flush()
 
     def flush(self, timeout_secs: float = _FLUSH_SECS) -> None:
-        """Wait until everything is written; leave out what is not read in time."""
-        for each in self._writers.values():
-            each.drain(timeout_secs)
+        """Wait until everything is written, but not for long."""
+        done = self._queue.all_tasks_done  # `join` would wait without a limit
+        with done:
+            done.wait_for(lambda: not self._queue.unfinished_tasks, timeout_secs)
 
     def status(self, rows: Sequence[tuple[str, str]]) -> None:
         """Show rows below the lines of a terminal; write nothing elsewhere.
@@ -126,50 +129,31 @@ class Console:
         replace the present rows. If there are too many for the terminal, some are left
         out, but never the last.
         """
-        if self.is_terminal:
-            with self._lock:
-                erasure, self._rows = self._erasure(), self._fitted(rows)
-                self._put(self._stderr, f"{erasure}{self._drawing()}")
+        if not self.is_terminal:
+            return
+        columns, height = self._size()
+        room = max(1, height - 1)
+        with self._lock:
+            erasure = self._erasure()
+            self._rows = [
+                self._fitted(name, text, columns - 1)
+                for name, text in [*rows[: room - 1], *rows[room - 1 :][-1:]]
+            ]
+            self._put((self._stderr, erasure + "\n".join(self._rows)))
 
     def keep_status(self) -> None:
         """Leave the present rows on the terminal for good; lines go below them."""
         with self._lock:
             if self._rows:
                 self._rows = []
-                self._put(self._stderr, "\n")
+                self._put((self._stderr, "\n"))
 
-    def _left_out(self) -> str:
-        """Return the line that stands for those that were left out."""
-        if self.as_json:
-            return f"{json_log.as_json(_OURS, _LEFT_OUT, self._clock(), 'warning')}\n"
-        return f"{_LEFT_OUT}\n"
-
-    def _put(self, stream: Any, text: str, is_ours: bool = False) -> None:
-        if stream is None or not text:  # this process was started without it
-            return
-        if stream in self._writers:
-            self._writers[stream].write(text, is_ours)
-            return
-        # The reader may have closed the stream. The job and its log files continue.
-        with contextlib.suppress(OSError, ValueError):
-            stream.write(text)
-            stream.flush()
-
-    def _fitted(self, rows: Sequence[tuple[str, str]]) -> list[str]:
-        columns, height = self._size()
-        room = max(1, height - 1)
-        if len(rows) > room:
-            left_out = len(rows) - room + 1
-            more = [("", f"... and {left_out} more")] if room > 1 else []
-            rows = [*rows[: max(0, room - 2)], *more, rows[-1]]
-        fitted = []
-        for name, text in rows:
-            prefix = self._prefix(name) if name else ""
-            text = text[: max(0, columns - 1 - len(prefix))]
-            if name:
-                prefix = self._coloured_prefix(name, self._stderr)
-            fitted.append(f"{prefix}{text}")
-        return fitted
+    def _fitted(self, name: str, text: str, columns: int) -> str:
+        """Return a row that is cut to so many columns."""
+        if not name:
+            return text[:columns]
+        prefix = self._coloured_prefix(name, self._stderr)
+        return f"{prefix}{text[: max(0, columns - len(self._prefix(name)))]}"
 
     def _erasure(self) -> str:
         """Return the control sequence that erases the rows.
@@ -178,9 +162,6 @@ class Console:
         """
         up = len(self._rows) - 1
         return f"\x1b[{up}A\r\x1b[J" if up > 0 else "\r\x1b[K" if self._rows else ""
-
-    def _drawing(self) -> str:
-        return "\n".join(self._rows)
 
     def _prefix(self, name: str) -> str:
         return f"{name:<{self.width}} | "
@@ -199,114 +180,54 @@ class Console:
                 return size
         return shutil.get_terminal_size((_COLUMNS, _ROWS))
 
-
-class _Writer:
-    """Writes texts to a file in their order, without waiting for its reader.
-
-    A thread writes to the raw file below a stream: one that waited for the reader while
-    it held the lock of Python's buffered stream would keep this process from exiting.
-
-    Args:
-        stream: A stream.
-        raw: The file below it.
-        left_out: Returns the line that stands for those that were left out.
-
-    Attributes:
-        waiting: How many characters wait to be written.
-    """
-
-    def __init__(
-        self, stream: Any, raw: io.FileIO, left_out: Callable[[], str]
-    ) -> None:
-        self._raw, self._encoding = raw, stream.encoding or "utf-8"
-        self._left_out = left_out
-        self._texts: collections.deque[str] = collections.deque()
-        self.waiting = 0
-        self._leaves_out = False
-        self._thread: threading.Thread | None = None
-        self._changed = threading.Condition()
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()  # earlier output comes first
-
-    def write(self, text: str, is_ours: bool = False) -> None:
-        """Write a text; if too much is waiting it is left out, and a line says so.
-
-        The launcher's own lines, which are few, are never left out.
-        """
-        with self._changed:
-            is_full = self.waiting >= (_FEW if self._leaves_out else _MAX_WAITING)
-            if is_full and not is_ours:
-                self._leaves_out = True
-                return
-            if self._leaves_out:
-                self._leaves_out = False
-                self._add(self._left_out())
-            self._add(text)
-
-    def drain(self, timeout_secs: float) -> None:
-        """Wait until everything is written; leave out what is not written in time."""
-        with self._changed:
-            if self._changed.wait_for(lambda: not self.waiting, timeout_secs):
-                return
-            self.waiting -= sum(map(len, self._texts))
-            if self._texts:
-                self._texts.clear()
-                self._leaves_out = False
-                self._add(self._left_out())
-
-    def _add(self, text: str) -> None:
-        self._texts.append(text)
-        self.waiting += len(text)
-        self._changed.notify_all()
+    def _put(self, *texts: tuple[Any, str]) -> None:
+        """Let the thread write texts, unless too many wait; the lock is held."""
         if self._thread is None:
             self._thread = threading.Thread(
                 target=self._serve, name="estimator_runtime console", daemon=True
             )
             self._thread.start()
+        if self._leaves_out:
+            if self._queue.qsize() > _FEW:
+                return
+            line = _LEFT_OUT
+            if self.as_json:
+                line = json_log.as_json(_OURS, line, self._clock(), "warning")
+            self._queue.put_nowait([(self._stderr, f"{line}\n")])
+        try:
+            self._queue.put_nowait(list(texts))
+            self._leaves_out = False
+        except queue.Full:
+            self._leaves_out = True
 
     def _serve(self) -> None:
         while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._texts)
-                text = self._texts.popleft()
-            # The reader may have closed the file. The job and its log files continue.
-            with contextlib.suppress(OSError, ValueError):
-                self._write(text.encode(self._encoding, "backslashreplace"))
-            with self._changed:
-                self.waiting -= len(text)
-                self._changed.notify_all()
-
-    def _write(self, data: bytes) -> None:
-        while data:
-            count = self._raw.write(data)
-            if count is None:  # another process has made the file non-blocking
-                time.sleep(_RETRY_SECS)
-            else:
-                data = data[count:]
+            for stream, text in self._queue.get():
+                # The reader may have closed the stream. The job and its logs go on.
+                with contextlib.suppress(OSError, ValueError):
+                    _write(stream, text)
+            self._queue.task_done()
 
 
-def _writers_of(
-    streams: Sequence[Any], left_out: Callable[[], str]
-) -> dict[Any, _Writer]:
-    """Return a writer for each stream that is a file of the operating system.
+def _write(stream: Any, text: str) -> None:
+    """Write a text to a stream, and wait for its reader.
 
-    Other streams never wait. Streams of the same file share one writer, which keeps
-    their output in order.
+    A file of the operating system is written to directly: a thread that waited for the
+    reader while it held the lock of Python's stream would keep this process from
+    ending.
     """
-    writers: dict[Any, _Writer] = {}
-    of_file: dict[tuple[int, int], _Writer] = {}
-    for stream in streams:
-        raw = _raw(stream)
-        if raw is not None:
-            status = os.fstat(raw.fileno())
-            file = status.st_dev, status.st_ino
-            of_file[file] = of_file.get(file) or _Writer(stream, raw, left_out)
-            writers[stream] = of_file[file]
-    return writers
-
-
-def _raw(stream: Any) -> io.FileIO | None:
-    """Return the file of the operating system below a stream, if there is one."""
-    buffer = getattr(stream, "buffer", None)
-    raw = getattr(buffer, "raw", buffer)
-    return raw if isinstance(raw, io.FileIO) and not raw.closed else None
+    if stream is None or not text:  # this process was started without it
+        return
+    stream.flush()  # what this process has written before comes first
+    try:
+        fd = stream.buffer.fileno()
+    except (AttributeError, OSError):  # it is in memory, or a notebook's
+        stream.write(text)
+        stream.flush()
+        return
+    data = text.encode(stream.encoding, "backslashreplace")
+    while data:
+        try:
+            data = data[os.write(fd, data) :]
+        except BlockingIOError:  # another process has made the file non-blocking
+            time.sleep(_RETRY_SECS)

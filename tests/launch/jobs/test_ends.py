@@ -155,8 +155,9 @@ def test_a_killed_launcher_takes_sessions_of_their_own_with_it(run):
     # The rest is the fixture's: all gone.
 
 
-def test_when_the_parent_is_killed_the_launcher_ends_all_that_tasks_have_started(run):
-    job = run(_STARTS, "--workers", "0", "--ps", "0")
+def test_when_the_parent_of_all_tasks_is_killed_they_end(run):
+    program = "print('child of', os.getppid(), flush=True); time.sleep(300)"
+    job = run(program, "--workers", "0", "--ps", "0")
     os.kill(int(job.wait_for(r"\| child of (\d+)$")[1]), signal.SIGKILL)
     assert job.end() == 1
     assert (

@@ -87,7 +87,7 @@ def test_a_failure_for_good_names_the_task_its_traceback_and_its_log(run, tmp_pa
         f'    File "{tmp_path}/toy.py", line {line}, in <module>\n'
         '      raise KeyError("label")\n'
         "  KeyError: 'label'\n"
-        "whole log: logs/worker-0.log\n"
+        "log: logs/worker-0.log\n"
         "newest good checkpoint: not known here, as no task has said where it saves "
         "them\n"
     )

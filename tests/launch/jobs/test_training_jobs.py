@@ -274,7 +274,7 @@ def test_a_task_that_is_gone_for_good_fails_the_job_and_is_named(train, tmp_path
         f"estimator-runtime: {task} was killed by SIGKILL: no restarts\n"
     )
     log = f"{task.replace(' ', '-') if ' ' in task else task + '-0'}.log"
-    assert f"whole log: {tmp_path}/model/logs/{log}\n" in job.text
+    assert f"log: {tmp_path}/model/logs/{log}\n" in job.text
     assert job.text.endswith(f"newest good checkpoint: {saved}\n")
 
 

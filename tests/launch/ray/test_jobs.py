@@ -78,7 +78,7 @@ def test_a_failure_for_good_names_the_task_and_its_traceback(train, tmp_path):
         f'    File "{tmp_path}/fails.py", line 3, in <module>\n'
     ) in job.text
     # It has no GPU, as it takes none.
-    assert "\n  KeyError: ('goes along', '', '5')\nwhole log: " in job.text
+    assert "\n  KeyError: ('goes along', '', '5')\nlog: " in job.text
 
 
 @pytest.mark.parametrize(

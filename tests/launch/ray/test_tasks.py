@@ -126,7 +126,7 @@ class _Tasks:
         from estimator_runtime.launch.backends.ray.tasks import RayTasks
 
         self.cluster, self._job, self._said = cluster, job, io.StringIO()
-        console = Console(self._said, self._said)
+        self._console = console = Console(self._said, self._said)
         waits = RayWaits(**{"close_secs": 0.1, **waits})
         self.tasks = RayTasks(job, cluster, 5.0, console, waits)
         self._events = Events()
@@ -135,6 +135,7 @@ class _Tasks:
 
     @property
     def said(self):
+        self._console.flush()
         return self._said.getvalue()
 
     def place(self):

@@ -97,6 +97,7 @@ def test_a_terminal_shows_a_row_for_each_task_and_a_bar(progress, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     screen, stream = _screen(Terminal(), progress=progress)
     screen.show(_SEEN, 1.0)
+    screen.console.flush()
     names = [row.partition(" | ")[0].strip() for row in stream.getvalue().split("\n")]
     assert names == ["ps 0", "chief", "evaluator", "total"]
 
@@ -107,6 +108,7 @@ def test_elsewhere_a_line_comes_every_ten_seconds_while_there_are_steps(progress
     steps = {0.0: 0, 1.0: 10, 9.0: 90, 10.0: 100, 15.0: 150, 20.0: 200, 30.0: 200}
     for now, step in {**steps, 31.0: 201}.items():
         screen.show(dataclasses.replace(_SEEN, step=step), now)
+    screen.console.flush()
     assert re.findall(r"launcher \| step (\d+)", stream.getvalue()) == [
         "100",
         "200",
@@ -119,6 +121,7 @@ def test_none_shows_nothing(stream):
     screen, stream = _screen(stream(), progress="none")
     for now in (0.0, 10.0, 20.0):
         screen.show(dataclasses.replace(_SEEN, step=int(now)), now)
+    screen.console.flush()
     assert stream.getvalue() == ""
 
 
@@ -159,8 +162,10 @@ def test_only_warnings_are_above_the_rows_of_a_terminal_unless_more_is_wanted(
     for text in ("INFO:x:i", "WARNING:x:w", "ERROR:x:e"):
         screen.write(_CHIEF, text, is_error=True)
     screen.write(_CHIEF, "INFO:printed", is_error=False)
+    screen.console.flush()
     shown = [text for text in stream.getvalue().splitlines() if text]
     assert [text.rpartition(":")[2] for text in shown] == expected
     screen.close()
+    screen.console.flush()
     hidden = stream.getvalue().splitlines()[len(shown) :]
     assert len(hidden) == (len(expected) < 4)

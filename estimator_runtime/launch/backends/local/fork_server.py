@@ -9,11 +9,10 @@ would wait for them forever.
 The fork server ignores the stop signals, which all processes may receive at once. The
 launcher stops the tasks in order, and the fork server ends last.
 
-No process outlives the fork server. When a task ends, all processes that it has
-started end with it, even those in sessions of their own. When the launcher is gone,
-however it ended, everything that is left ends. If the fork server itself is killed,
-the kernel kills the tasks, and the launcher kills the processes that they have started.
-Only then is a program with a cleared environment not found.
+When a task ends, all processes that it has started end with it, even those in sessions
+of their own. When the launcher is gone, however it ended, everything that is left ends.
+If the fork server itself is killed, the kernel kills the tasks, but not the processes
+that they have started.
 """
 
 import contextlib

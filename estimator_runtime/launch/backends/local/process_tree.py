@@ -14,8 +14,6 @@ import signal
 from collections.abc import Collection
 from typing import NamedTuple
 
-# The same in all processes that one fork server and its tasks have started.
-FAMILY_VARIABLE = "ESTIMATOR_RUNTIME_FAMILY"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -75,10 +73,11 @@ def kill_children(spared: Collection[int] = ()) -> None:
     This process then adopts their own children. So call this function again once the
     killed processes have ended.
     """
-    for pid in _processes():
+    for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
         stat = stat_of(pid)
         if pid not in spared and stat is not None and stat.parent == os.getpid():
-            _kill(pid)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def kill_descendants() -> None:
@@ -87,26 +86,6 @@ def kill_descendants() -> None:
         while True:
             kill_children()
             os.waitpid(-1, 0)
-
-
-def kill_family(family: str) -> None:
-    """Kill all processes whose program began with this value of `FAMILY_VARIABLE`."""
-    mark = f"{FAMILY_VARIABLE}={family}".encode()
-    for pid in _processes():
-        with contextlib.suppress(OSError):  # it has ended, or is another user's
-            with open(f"/proc/{pid}/environ", "rb") as environ:
-                is_ours = mark in environ.read().split(b"\0")
-            if is_ours and pid != os.getpid():
-                _kill(pid)
-
-
-def _kill(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signal.SIGKILL)
-
-
-def _processes() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def call_libc(name: str, *arguments: int) -> None:

@@ -87,7 +87,6 @@ class Processes:
         self._ports = HeldPorts()
         self._fork_server: Any = None  # the process of the fork server, from open() on
         self._reader: Any = None  # from open() on
-        self._family = uuid.uuid4().hex
         self._numbers: dict[Run, int] = {}  # by which the fork server knows the runs
 
     def open(
@@ -242,8 +241,6 @@ class Processes:
                 self._fork_server.wait(_CLOSE_SECS)
         if self._listener is not None:
             self._listener.join(_CLOSE_SECS)
-        if self._fork_server.returncode:  # it was killed, and could not clean up
-            process_tree.kill_family(self._family)
         if self._reader is not None:
             self._reader.close(_CLOSE_SECS)
         self._connection.close()
@@ -256,7 +253,6 @@ class Processes:
         return {
             **environ,
             JOB_VARIABLE: uuid.uuid4().hex,
-            process_tree.FAMILY_VARIABLE: self._family,
             # The user follows the output, so what a task prints must not be buffered.
             "PYTHONUNBUFFERED": "1",
         }
