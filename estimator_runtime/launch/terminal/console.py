@@ -117,10 +117,16 @@ class Console:
         self.flush()
 
     def flush(self, timeout_secs: float = _FLUSH_SECS) -> None:
-        """Wait until everything is written, but not for long."""
+        """Wait until everything is written; leave out what is not read in time."""
         done = self._queue.all_tasks_done  # `join` would wait without a limit
         with done:
-            done.wait_for(lambda: not self._queue.unfinished_tasks, timeout_secs)
+            if done.wait_for(lambda: not self._queue.unfinished_tasks, timeout_secs):
+                return
+        with self._lock, contextlib.suppress(queue.Empty):
+            self._leaves_out = True
+            while True:
+                self._queue.get_nowait()
+                self._queue.task_done()
 
     def status(self, rows: Sequence[tuple[str, str]]) -> None:
         """Show rows below the lines of a terminal; write nothing elsewhere.
@@ -181,7 +187,10 @@ class Console:
         return shutil.get_terminal_size((_COLUMNS, _ROWS))
 
     def _put(self, *texts: tuple[Any, str]) -> None:
-        """Let the thread write texts, unless too many wait; the lock is held."""
+        """Queue texts for the writing thread; leave them out if too many wait.
+
+        The caller holds the lock.
+        """
         if self._thread is None:
             self._thread = threading.Thread(
                 target=self._serve, name="estimator_runtime console", daemon=True

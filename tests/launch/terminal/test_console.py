@@ -212,6 +212,20 @@ def test_what_nobody_reads_in_time_is_left_out_and_that_is_said(pipe):
     assert before.startswith("launcher | ")
 
 
+def test_the_last_words_are_written_where_the_lines_before_were_not_read_in_time(pipe):
+    reading, writing = pipe
+    console = Console(io.StringIO(), writing)
+    assert _fill(console, 30_000)
+    console.flush(timeout_secs=0.01)
+    ending = threading.Thread(target=console.conclude, args=("the end", False))
+    ending.start()
+    *lines, last = iter(reading.readline, "estimator-runtime: the end\n")
+    assert last == "... lines left out here: they were not read in time ...\n"
+    assert len(lines) < 20_000
+    ending.join(10)
+    assert not ending.is_alive()
+
+
 def test_the_last_words_are_the_last(tmp_path):
     with open(tmp_path / "out", "w") as out, open(tmp_path / "out", "a") as err:
         console = Console(out, err)
