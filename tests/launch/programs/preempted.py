@@ -92,7 +92,7 @@ def model_fn(features, labels, mode, config):
 
 
 class Step(tf.estimator.SessionRunHook):
-    """Prints the global step after each step, or after each run of steps."""
+    """Prints the global step after each step that it sees, and at the end."""
 
     def begin(self):
         self.step = tf.compat.v1.train.get_global_step()
@@ -107,6 +107,9 @@ class Step(tf.estimator.SessionRunHook):
 
     def steps_until_due(self, global_step):
         """Run several steps in one call."""
+
+    def end(self, session):
+        say(f"step {int(session.run(self.step))}")
 
 
 class Evaluation(tf.estimator.SessionRunHook):
