@@ -176,10 +176,7 @@ class PlannedSession(HookedSession):
         by its number of steps when it makes such a call.
         """
         if self._is_shared:
-            if self._is_step(fetches) and self._running.acquire(
-                timeout=_MOST_SECS_OF_RUN
-            ):
-                self._running.release()
+            self._wait_for_run(fetches)
         elif self._length.is_single:
             pass
         elif self._step_key is not None:
@@ -189,6 +186,13 @@ class PlannedSession(HookedSession):
             self._step_key = key_of(fetches)
             if not is_plain:
                 self._length.rule_out("is fed, or has run options, by the caller")
+
+    def _wait_for_run(self, fetches: Any) -> None:
+        """Wait for the end of another thread's run of steps, to run a step after it."""
+        if self._step_key is None or not self._is_step(fetches):
+            return  # no run can be under way, or it may itself wait for this call
+        if self._running.acquire(timeout=_MOST_SECS_OF_RUN):
+            self._running.release()
 
     def _begin_idle(self, plan: Plan, wanted: Mapping[Any, Any], raw: Any) -> None:
         """Begin an idle stretch, if possible, after a step that the hooks have seen."""
