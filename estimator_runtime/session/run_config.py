@@ -81,7 +81,7 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             steps; docs/performance.md says where. A number, 1 or more, does that from
             the second call on, also in more programs, and for a second at most. Hooks
             act at the same steps in either case. None takes the command's
-            `--steps-per-run`, else ESTIMATOR_RUNTIME_STEPS_PER_RUN, else 1.
+            `--steps-per-run`, else ESTIMATOR_RUNTIME_STEPS_PER_RUN, else "auto".
         pack_transfers: In a cluster with parameter servers, whether the tasks send each
             other the tensors of a step as fewer and larger ones; see
             docs/performance.md. By default it does if several tasks train. None takes
