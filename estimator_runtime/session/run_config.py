@@ -81,7 +81,7 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             steps; docs/performance.md says where. A number, 1 or more, is the most
             steps of a call, and runs them together without asking whether that pays.
             Hooks act at the same steps in either case. None takes the command's
-            `--steps-per-run`, else ESTIMATOR_RUNTIME_STEPS_PER_RUN, else 1.
+            `--steps-per-run`, else ESTIMATOR_RUNTIME_STEPS_PER_RUN, else "auto".
         pack_transfers: In a cluster with parameter servers, whether the tasks send each
             other the tensors of a step as fewer and larger ones; see
             docs/performance.md. By default it does if several tasks train. None takes

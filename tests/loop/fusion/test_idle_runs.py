@@ -316,9 +316,9 @@ def model_fn(features, labels, mode):
 
 
 @pytest.mark.parametrize(
-    ("config", "is_fused"), [({"steps_per_run": "auto"}, True), ({}, False)]
+    ("config", "is_fused"), [({}, True), ({"steps_per_run": 1}, False)]
 )
-def test_an_estimator_runs_steps_together_if_asked_and_another_session_does_not(
+def test_an_estimator_runs_steps_together_by_default_and_another_session_does_not(
     config, is_fused, tmp_path, caplog
 ):
     estimator = tf.estimator.Estimator(
