@@ -106,7 +106,8 @@ class Step(tf.estimator.SessionRunHook):
         time.sleep(600 if args.hang == "python" and step == 5 else args.step_secs)
 
     def steps_until_due(self, global_step):
-        """Run several steps in one call."""
+        """Run several steps in one call, unless something is to happen at a step."""
+        return 1 if args.at or args.hang else None
 
     def end(self, session):
         say(f"step {int(session.run(self.step))}")

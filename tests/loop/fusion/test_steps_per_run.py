@@ -44,8 +44,10 @@ def runs_of(config, steps=20):
     return count.runs
 
 
-def test_single_steps_are_the_default(tmp_path):
-    assert runs_of(tf.estimator.RunConfig(tmp_path)) == 20
+def test_several_steps_run_in_one_call_by_default(tmp_path):
+    assert runs_of(tf.estimator.RunConfig(tmp_path / "a"), steps=2000) < 1000
+    config = tf.estimator.RunConfig(tmp_path / "b", steps_per_run=1)
+    assert runs_of(config, steps=2000) == 2000
 
 
 def test_a_run_config_says_how_many_steps_a_run_has(tmp_path):
