@@ -22,6 +22,7 @@ each step.
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -214,7 +215,9 @@ class _Loop:
         The loop has no clock but the wall clock. If that is set back meanwhile, the run
         ends after twice the steps of the longest one before.
         """
-        most = min(most, 2 * self._longest)
+        # A training may have a fraction of a step: stock ends after the step that begins
+        # in `steps=len(data) / batch_size`.
+        most = math.ceil(min(most, 2 * self._longest))
         end = np.float64(time.time() + secs)
         try:
             *raw, steps = self._call(np.int32(most), end)

@@ -7,6 +7,7 @@ from tensorflow.python.training import monitored_session
 
 import estimator_runtime as er
 from estimator_runtime.config import options
+from estimator_runtime.loop.fusion import idle_runs
 
 tf1 = tf.compat.v1
 train = tf1.train
@@ -20,7 +21,7 @@ def group_ops(optimizer, loss, step):
 
 @pytest.mark.parametrize("batches", [1, 4, 6, 8])
 def test_the_data_ends_at_any_offset_inside_a_run(batches, training):
-    this = training.replace(model="dropout", batches=batches, train={"steps": None})
+    this = training.replace(model="embedding", batches=batches, train={"steps": None})
     outcome = this.ours(5)
     assert outcome == this.stock()
     assert outcome.error is None
@@ -37,6 +38,21 @@ def test_the_data_ends_between_hooks_that_act(batches, training):
         hooks=lambda loss: [train.LoggingTensorHook([loss], 2, at_end=False)],
     )
     assert this.ours(5) == this.stock()
+
+
+@pytest.mark.parametrize("steps", [12.5, 13.0])
+@pytest.mark.parametrize("steps_per_run", [5, "auto"])
+def test_a_number_of_steps_may_be_a_fraction(
+    steps, steps_per_run, training, monkeypatch
+):
+    # As in `steps=len(data) / batch_size`.
+    monkeypatch.setattr(idle_runs, "TRIAL_STEPS", 1)
+    monkeypatch.setattr(idle_runs, "FEWEST_STEPS", 1)
+    monkeypatch.setattr(idle_runs, "STEPS_PER_OP", 0)
+    this = training.replace(train={"steps": steps})
+    outcome = this.ours(steps_per_run)
+    assert outcome == this.stock()
+    assert outcome.checkpoints == [0, 13]
 
 
 def test_data_that_ends_with_the_last_step_ends_nothing(training):

@@ -262,7 +262,7 @@ JIT = tf1.OptimizerOptions(global_jit_level=tf1.OptimizerOptions.ON_1)
 def test_some_session_configs_are_those_of_single_steps(
     config, reason, training, caplog
 ):
-    this = training.replace(config={"session_config": config}, model="dropout")
+    this = training.replace(config={"session_config": config})
     assert this.ours(7) == this.stock()
     assert said(caplog) == [reason]
 
