@@ -215,8 +215,8 @@ class _Loop:
         The loop has no clock but the wall clock. If that is set back meanwhile, the run
         ends after twice the steps of the longest one before.
         """
-        # A training may have a fraction of a step: stock ends after the step that begins
-        # in `steps=len(data) / batch_size`.
+        # A training may end at a fraction of a step (`steps=len(data) / batch_size`).
+        # The step that passes it is the last one.
         most = math.ceil(min(most, 2 * self._longest))
         end = np.float64(time.time() + secs)
         try:
