@@ -12,14 +12,13 @@ have a meaning of their own:
 * "pid": the first report; it has the pid of the process.
 * "imported": TensorFlow has been imported. No Python thread runs while a library is
   loaded, which takes long from a slow disk.
-* "stalled": the training has taken no step for long; the report has the stacks of its
-  threads.
+* "stalled": the training has taken no step for so many seconds. Then standard error
+  shows where its threads are.
 * "ending": the last report. No Python thread runs while the process exits.
 
 Standard library only, because it starts before TensorFlow is imported. Reports are sent
 on a thread of their own, so that a launcher that does not read never blocks the
-training. No file is read, not even for a line of source code: the training may be
-waiting for that very disk.
+training. No file is read: the training may be waiting for that very disk.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ import atexit
 import collections
 import contextlib
 import errno
-import fcntl
-import gc
+import faulthandler
 import json
 import math
 import os
@@ -37,7 +35,7 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
@@ -53,14 +51,12 @@ _PACKAGES = ("estimator_runtime", "tensorflow")
 _BEAT_SECS = 1.0
 # How long the program waits for a launcher that does not read.
 _FLUSH_SECS = 5.0
-_HIGH = 512  # `os.closerange(3, 256)` is common
+_STDERR = 2
 FRAMEWORKS = frozenset(
     ("estimator_runtime", "keras", "tensorflow", "tensorflow_estimator", "tf_keras")
 )
 _OURS = os.path.join(os.path.dirname(__file__), "")
 _LIBRARY = os.path.join(sysconfig.get_path("stdlib"), "")
-# Limits of the report of a stall.
-_MAX_FRAMES, _MAX_THREADS = 5, 4
 
 
 class Reporter:
@@ -73,8 +69,6 @@ class Reporter:
 
     def __init__(self, path: str, steps: StepWatch) -> None:
         self._path, self.steps = path, steps
-        self._fd = _open(path)
-        self._stat = os.fstat(self._fd)
         self._pid = os.getpid()
         # Reports, and events to set once everything before them has been sent.
         self._waiting: collections.deque[dict[str, Any] | threading.Event] = (
@@ -121,7 +115,7 @@ class Reporter:
     def _serve(self) -> None:
         has_imported = False
         # The launcher is gone; this task ends soon.
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(BrokenPipeError, FileNotFoundError):
             while True:
                 # Read and cleared before the queue is sent, so that what arrives
                 # meanwhile starts another round.
@@ -131,8 +125,9 @@ class Reporter:
                 if not has_imported and _has_tensorflow():
                     has_imported, progress = True, {**progress, "imported": True}
                 self._write(progress)
-                if (stall := self.steps.check()) is not None:
-                    self._write({"stalled": stall})
+                if (secs := self.steps.check()) is not None:
+                    self._write({"stalled": secs})
+                    faulthandler.dump_traceback(_STDERR)
                 while self._waiting:
                     report = self._waiting.popleft()
                     if isinstance(report, threading.Event):
@@ -141,42 +136,21 @@ class Reporter:
                         self._write(report)
                 if closing:
                     self._write({"ending": True})
-                    os.close(self._fd)
                     return
                 self._wake.wait(_BEAT_SECS)
 
     def _write(self, report: Mapping[str, Any]) -> None:
         data = json.dumps(report, default=str).encode() + b"\n"
+        # Opened for each report: the program may close any descriptor, as daemons do,
+        # and open a file of its own under that number.
         while data:
             try:
-                data = data[os.write(self._pipe(), data) :]
+                with open(self._path, "wb", buffering=0) as pipe:
+                    data = data[pipe.write(data) :]
             except OSError as error:
-                if error.errno != errno.EBADF:  # the program has just closed it
+                if error.errno != errno.EMFILE:  # the program has used them up
                     raise
-
-    def _pipe(self) -> int:
-        """Return the descriptor of the pipe, which is opened again if need be.
-
-        The program may have closed all descriptors, as daemons do, and have opened a
-        file of its own under this number.
-        """
-        with contextlib.suppress(OSError):
-            if os.path.samestat(os.fstat(self._fd), self._stat):
-                return self._fd
-        self._fd = _open(self._path)
-        return self._fd
-
-
-def _open(path: str) -> int:
-    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        # Above the numbers that a program closes without knowing them, as daemons do
-        # when they start, and then takes for files of its own.
-        with contextlib.suppress(OSError):  # of a limit that is lower: ulimit -n
-            return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH)
-        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
-    finally:
-        os.close(fd)
+                time.sleep(_BEAT_SECS)
 
 
 def _has_tensorflow() -> bool:
@@ -248,7 +222,7 @@ def flush() -> None:
 
 
 def expect_steps() -> None:
-    """Start to report to the launcher when the calling thread takes no step."""
+    """Start to report to the launcher when no step is taken."""
     if _reporter is not None:
         _reporter.steps.expect()
 
@@ -280,40 +254,33 @@ class StepWatch:
         self, limit_secs: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._limit_secs, self._clock = limit_secs or math.inf, clock
-        self._thread: int | None = None  # the thread that trains, if any
-        self._has_moved = False
+        self._is_expecting = self._has_moved = False
         self._moved_at, self._due_secs = 0.0, self._limit_secs
 
     def expect(self) -> None:
-        """Expect steps of the calling thread from now on."""
-        self._has_moved, self._thread = True, threading.get_ident()
+        """Expect steps from now on."""
+        self._has_moved = self._is_expecting = True
 
     def stop(self) -> None:
         """Expect no more steps: the training has ended."""
-        self._thread = None
+        self._is_expecting = False
 
     def move(self) -> None:
         """Record a step; cheap, because it is called at every step."""
         self._has_moved = True
 
-    def check(self) -> dict[str, Any] | None:
-        """Return a report of the stall, if one is due now.
-
-        Returns:
-            None, or a dict of "secs", the time without a step, and "stacks". That has
-            one list for each thread that runs code of the program, the training thread
-            first. A list has places such as "/home/me/train.py:12, in input_fn", the
-            outermost first.
-        """
-        now, thread = self._clock(), self._thread
-        if self._has_moved or thread is None:
+    def check(self) -> float | None:
+        """Return for how many seconds there was no step, if a report is due now."""
+        now = self._clock()
+        if self._has_moved or not self._is_expecting:
             self._has_moved = False
             self._moved_at, self._due_secs = now, self._limit_secs
             return None
-        if now - self._moved_at < self._due_secs:
+        secs = now - self._moved_at
+        if secs < self._due_secs:
             return None
-        self._due_secs = 2 * (now - self._moved_at)
-        return {"secs": now - self._moved_at, "stacks": _stacks(thread)}
+        self._due_secs = 2 * secs
+        return secs
 
 
 def is_of_program(frame: FrameType) -> bool:
@@ -331,42 +298,6 @@ def is_file_of_program(path: str) -> bool:
     """Return whether a file is not of this package, of Python, or installed."""
     is_installed = "site-packages" in path or "dist-packages" in path
     return not (is_installed or path.startswith((_OURS, _LIBRARY, "<")))
-
-
-def _stacks(first: int) -> list[list[str]]:
-    """Return the stack of thread `first`, then of others in the program's code."""
-    # A collection of garbage inside the call may let another thread in, and both wait
-    # for ever (python/cpython#106883; seen on 3.11.7).
-    is_collecting = gc.isenabled()
-    gc.disable()
-    try:
-        frames = sys._current_frames()
-    finally:
-        if is_collecting:
-            gc.enable()
-    own = frames.pop(first, None)
-    found = [] if own is None else [_places(own)]
-    for frame in frames.values():
-        if any(map(is_of_program, _outwards(frame))):
-            found.append(_places(frame))
-    return found[:_MAX_THREADS]
-
-
-def _places(innermost: FrameType) -> list[str]:
-    """Return the last places in the program's code, then the innermost place of all."""
-    frames = list(_outwards(innermost))
-    shown = [frame for frame in frames if frame is innermost or is_of_program(frame)]
-    return [
-        f"{frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"
-        for frame in reversed(shown[:_MAX_FRAMES])
-    ]
-
-
-def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
-    """Yield a frame and those that called it, the innermost first."""
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 _reporter: Reporter | None = None

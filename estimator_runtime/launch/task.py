@@ -84,8 +84,9 @@ _TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("model_dir", "checkpoint_dir", "doing"), (str,)),
     **dict.fromkeys(("best_metric",), (str, NoneType)),
     **dict.fromkeys(("error", "unfinished"), (list,)),
-    **dict.fromkeys(("metrics", "stalled"), (dict,)),
+    **dict.fromkeys(("metrics",), (dict,)),
     "loss": (float, int, NoneType),
+    "stalled": (float,),
 }
 
 

@@ -40,7 +40,6 @@ from estimator_runtime.launch.supervisor.stop_policies import (
     kill_overdue,
     terminate,
 )
-from estimator_runtime.launch.task import Task
 
 # A task is named in the log when it has been silent for this fraction of the timeout.
 _NAMED_AT = 1 / 3
@@ -61,19 +60,14 @@ def on_report(
 ) -> Iterator[Action]:
     """Report a training without steps, and a job that evaluates nothing."""
     if "stalled" in report:
-        yield from _stall(state.task, report["stalled"])
+        yield Say(
+            f"{state.task} has taken no step for {report['stalled']:.0f} s; what it "
+            "writes next is where each of its threads is"
+        )
     types = {task.type for task in job.tasks}
     if "model_dir" in report and TaskType.EVALUATOR not in types:
         # Only train_and_evaluate reports a model directory, and it takes an EvalSpec.
         yield Say("no task evaluates or exports; add --evaluator for that", "evaluator")
-
-
-def _stall(task: Task, stall: Mapping[str, Any]) -> Iterator[Action]:
-    yield Say(f"{task} has taken no step for {stall['secs']:.0f} s; it is at:")
-    for number, places in enumerate(stall["stacks"]):
-        if number:
-            yield Say("and another of its threads at:")
-        yield from (Say(f"  {place}") for place in places)
 
 
 # The end of a run.
