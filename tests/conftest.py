@@ -341,9 +341,8 @@ def free_addresses():
 
 @pytest.fixture(autouse=True)
 def _xterm(monkeypatch):
-    """Return terminals colours and rows, whatever the environment of the test run says."""
+    """Let terminals have rows, whatever the environment of the test run says."""
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.delenv("NO_COLOR", raising=False)
 
 
 # Forks processes that have imported TensorFlow, which takes most of the time of a task.

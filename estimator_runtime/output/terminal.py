@@ -24,11 +24,6 @@ def can_redraw(stream: Any, environ: Mapping[str, str] = os.environ) -> bool:
     return is_terminal(stream) and environ.get("TERM") != "dumb"
 
 
-def has_colours(stream: Any, environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether to write in colour: never if NO_COLOR is set and not empty."""
-    return can_redraw(stream, environ) and not environ.get("NO_COLOR")
-
-
 def printable(text: str) -> str:
     """Return a text with its control characters escaped, but for tabs and line breaks.
 

@@ -14,8 +14,6 @@ from typing import Any, TextIO
 
 from estimator_runtime.output import json_log, terminal
 
-# Colours of the terminal's own palette, which are legible on any background.
-_COLOURS = (36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94)
 _OURS = "launcher"
 # Used if the terminal reports no size, like pseudo-terminals of some containers.
 _COLUMNS, _ROWS = 80, 24
@@ -43,7 +41,6 @@ class Console:
         width: Width of the prefix in characters, up to the separator.
         is_terminal: Whether status rows can be shown below the lines.
         as_json: Whether lines are JSON objects; then there are no status rows.
-        can_unicode: Whether status rows may contain characters outside ASCII.
     """
 
     def __init__(
@@ -56,16 +53,11 @@ class Console:
     ) -> None:
         self.as_json, self._clock = as_json, clock
         self._stdout, self._stderr = stdout or sys.stdout, stderr or sys.stderr
-        streams: tuple[Any, ...] = (self._stdout, self._stderr)
-        # Checked now, because the reader may have closed a stream later.
-        self._has_colours = {each: terminal.has_colours(each) for each in streams}
+        # Checked now, because the reader may have closed the stream later.
         self.is_terminal = terminal.can_redraw(self._stderr) and not as_json
-        encoding = getattr(self._stderr, "encoding", None) or ""
-        self.can_unicode = encoding.lower().startswith("utf")
         self._queue: queue.Queue[list[tuple[Any, str]]] = queue.Queue(_MOST)
         self._thread: threading.Thread | None = None
         self._leaves_out = False
-        self._colours: dict[str, int] = {}
         self._rows: list[str] = []
         self._lock = threading.Lock()
         self.width = len(_OURS)
@@ -77,11 +69,8 @@ class Console:
         return max(1, self._size()[0] - 1 - len(self._prefix("")))
 
     def introduce(self, names: Sequence[str]) -> None:
-        """Set the width of the prefix and the colours for tasks of these names."""
+        """Set the width of the prefix for tasks of these names."""
         self.width = max(map(len, (_OURS, *names)))
-        self._colours = {
-            name: _COLOURS[index % len(_COLOURS)] for index, name in enumerate(names)
-        }
 
     def write(
         self, name: str, line: str, is_error: bool = True, level: str = "info"
@@ -94,7 +83,7 @@ class Console:
         if self.as_json:
             text = f"{json_log.as_json(name, line, self._clock(), level)}\n"
         else:
-            text = f"{self._coloured_prefix(name, stream)}{line}\n"
+            text = f"{self._prefix(name)}{line}\n"
         with self._lock:
             rows = "\n".join(self._rows)
             self._put(
@@ -156,10 +145,7 @@ class Console:
 
     def _fitted(self, name: str, text: str, columns: int) -> str:
         """Return a row that is cut to so many columns."""
-        if not name:
-            return text[:columns]
-        prefix = self._coloured_prefix(name, self._stderr)
-        return f"{prefix}{text[: max(0, columns - len(self._prefix(name)))]}"
+        return f"{self._prefix(name) if name else ''}{text}"[:columns]
 
     def _erasure(self) -> str:
         """Return the control sequence that erases the rows.
@@ -171,12 +157,6 @@ class Console:
 
     def _prefix(self, name: str) -> str:
         return f"{name:<{self.width}} | "
-
-    def _coloured_prefix(self, name: str, stream: Any) -> str:
-        prefix = self._prefix(name)
-        if self._has_colours[stream] and name in self._colours:
-            return f"\x1b[{self._colours[name]}m{prefix}\x1b[0m"
-        return prefix
 
     def _size(self) -> os.terminal_size:
         """Return the present columns and rows of the terminal."""

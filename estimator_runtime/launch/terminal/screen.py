@@ -109,7 +109,7 @@ class Screen:
             console.status([("", line(seen))])
         else:
             rows = [(task.name, describe(task)) for task in seen.tasks]
-            bar = total(seen, console.columns, console.can_unicode)
+            bar = total(seen, console.columns)
             console.status([*rows, ("total", bar)])
 
     def close(self) -> None:
@@ -179,11 +179,8 @@ def describe(task: TaskStatus) -> str:
     return ", ".join(filter(None, parts))
 
 
-def total(seen: JobStatus, columns: int, can_unicode: bool) -> str:
-    """Return the progress of the whole job after a bar, if there are columns for one.
-
-    `can_unicode` allows characters outside ASCII.
-    """
+def total(seen: JobStatus, columns: int) -> str:
+    """Return the progress of the whole job, after a bar if there is room for one."""
     text = line(seen, has_rows=True)
     if not seen.last_step:
         return text
@@ -192,7 +189,7 @@ def total(seen: JobStatus, columns: int, can_unicode: bool) -> str:
     width = columns - len(percentage) - len("| ") - len(text)
     if width < _LEAST_BAR:
         return text
-    bar = ("█" if can_unicode else "#") * int(share * width)
+    bar = "#" * int(share * width)
     return f"{percentage}{bar:<{width}}| {text}"
 
 

@@ -81,20 +81,19 @@ _TOTAL = (
 
 
 @pytest.mark.parametrize(
-    ("columns", "can_unicode", "text"),
+    ("columns", "text"),
     [
-        (len(_TOTAL) + 28, True, f" 20% |████                | {_TOTAL}"),
-        (len(_TOTAL) + 13, False, f" 20% |#    | {_TOTAL}"),
-        (len(_TOTAL) + 12, True, _TOTAL),
+        (len(_TOTAL) + 28, f" 20% |####                | {_TOTAL}"),
+        (len(_TOTAL) + 13, f" 20% |#    | {_TOTAL}"),
+        (len(_TOTAL) + 12, _TOTAL),
     ],
 )
-def test_the_row_of_a_job_has_a_bar_where_there_is_room(columns, can_unicode, text):
-    assert total(_SEEN, columns, can_unicode) == text
+def test_the_row_of_a_job_has_a_bar_where_there_is_room(columns, text):
+    assert total(_SEEN, columns) == text
 
 
 @pytest.mark.parametrize("progress", ["auto", "bar"])
-def test_a_terminal_shows_a_row_for_each_task_and_a_bar(progress, monkeypatch):
-    monkeypatch.setenv("NO_COLOR", "1")
+def test_a_terminal_shows_a_row_for_each_task_and_a_bar(progress):
     screen, stream = _screen(Terminal(), progress=progress)
     screen.show(_SEEN, 1.0)
     screen.console.flush()
