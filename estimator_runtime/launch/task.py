@@ -9,7 +9,6 @@ import json
 import queue
 import threading
 from collections.abc import Callable
-from types import NoneType
 from typing import Any, Protocol
 
 from estimator_runtime.config.cluster_spec import Cluster
@@ -76,36 +75,12 @@ class Reported:
     report: dict[str, Any]
 
 
-# The types of what a report has by each name. A program that closes and opens file
-# descriptors by their numbers may write anything into the pipe.
-_TYPES: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("pid", "step", "steps_here", "hidden"), (int,)),
-    **dict.fromkeys(("trained", "last_step"), (int, NoneType)),
-    **dict.fromkeys(("model_dir", "checkpoint_dir", "doing"), (str,)),
-    **dict.fromkeys(("best_metric",), (str, NoneType)),
-    **dict.fromkeys(("error", "unfinished"), (list,)),
-    **dict.fromkeys(("metrics",), (dict,)),
-    "loss": (float, int, NoneType),
-    "stalled": (float,),
-}
-
-
 def report_of(line: bytes) -> dict[str, Any]:
-    """Return the report on a line, without what cannot be part of one.
-
-    It is empty if the line is no report.
-    """
+    """Return the report on a line; {} if the end of the task has cut it off."""
     try:
-        report = json.loads(line)
-    except (ValueError, RecursionError):  # or cut off by the end of the task
+        return json.loads(line)
+    except ValueError:
         return {}
-    if not isinstance(report, dict):
-        return {}
-    return {
-        name: value
-        for name, value in report.items()
-        if isinstance(value, _TYPES.get(name, (object,)))
-    }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

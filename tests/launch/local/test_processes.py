@@ -66,18 +66,14 @@ def test_the_last_lines_of_all_come_before_the_loss_of_the_parent(reading):
     assert {"step": 3} in [e.report for e in told if isinstance(e, Reported)]
 
 
-def test_a_line_that_is_no_report_is_a_mere_sign_of_life(reading):
+def test_a_report_that_the_end_of_a_task_cuts_off_is_a_mere_sign_of_life(reading):
     events, parent, pipes = reading
-    reports = pipes[-1]
-    reports.write(b'5\nnull\n"step"\n[1]\n{"ste\n')
-    reports.write(100_000 * b"[" + b"\n")
-    reports.write(b'{"step": "7", "loss": 0.5, "metrics": 3, "error": null}\n')
-    reports.write(b'{"step": 3}\n')
+    pipes[-1].write(b'{"step": 3}\n{"ste')
     for pipe in pipes:
         pipe.close()
     parent.close()
     told = [each.report for each in _until(events, Lost) if isinstance(each, Reported)]
-    assert told == [*6 * [{}], {"loss": 0.5}, {"step": 3}]
+    assert told == [{"step": 3}, {}]
 
 
 def test_an_end_has_its_status_and_cause_and_waits_for_nobody_who_writes_on(reading):
