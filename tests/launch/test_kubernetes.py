@@ -162,7 +162,6 @@ _CLAIM = (
     "the claim 'data' is one that exists; leave out --storage and --storage-class, or "
     "--claim to make one"
 )
-_NAME_OF_OTHERS = "{} is {!r}; give its name in the cluster, of small letters, digits, hyphens and points"
 
 
 @pytest.mark.parametrize(
@@ -170,15 +169,10 @@ _NAME_OF_OTHERS = "{} is {!r}; give its name in the cluster, of small letters, d
     [
         (["--claim", "data", "--storage", "1Gi"], _CLAIM),
         (
-            ["--storage-class", "Data-"],
-            _NAME_OF_OTHERS.format("--storage-class", "Data-"),
-        ),
-        (
             ["--name", "Train"],
             "name is 'Train'; give one of at most 40 small letters, digits and hyphens, "
             "which begins with a letter: --name NAME",
         ),
-        (["--fs-group", "-1"], "--fs-group is -1; give the number of a group"),
         (
             ["--gpus-per-worker", "0.5"],
             "a task takes 0.5 GPU, and Kubernetes assigns whole GPUs only; give a whole "

@@ -54,7 +54,6 @@ _NOTE = """\
 _NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?\Z")
 # With the suffix "-evaluator-0-0", a host name may have 63 characters.
 _MAX_NAME = 40
-_NAME_OF_OTHERS = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?\Z")
 # Text that YAML 1.1 and 1.2 both read unchanged without quotes, unless it is a word
 # such as "yes", which PyYAML quotes. PyYAML alone would leave "1e3" without quotes.
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]+\Z")
@@ -89,28 +88,20 @@ class KubernetesRenderer:
         """Check the options; see the attributes for their meaning.
 
         Raises:
-            ConfigError: If a name is not valid in Kubernetes, the group number is
-                negative, or a size or class is given for an existing claim.
+            ConfigError: If the name is not valid in Kubernetes, or a size or class is
+                given for an existing claim.
         """
         if not _NAME.match(name) or len(name) > _MAX_NAME:
             raise ConfigError(
                 f"name is {name!r}; give one of at most {_MAX_NAME} small letters, "
                 "digits and hyphens, which begins with a letter: --name NAME"
             )
-        for flag, given in (("--claim", claim), ("--storage-class", storage_class)):
-            if given is not None and not _NAME_OF_OTHERS.match(given):
-                raise ConfigError(
-                    f"{flag} is {given!r}; give its name in the cluster, of small "
-                    "letters, digits, hyphens and points"
-                )
         if claim is not None and (storage, storage_class) != (None, None):
             raise ConfigError(
                 f"the claim {claim!r} is one that exists; leave out --storage and "
                 "--storage-class, or --claim to make one"
             )
         self.fs_group = _GROUP if fs_group is None else fs_group
-        if self.fs_group < 0:
-            raise ConfigError(f"--fs-group is {fs_group}; give the number of a group")
         self.image, self.name, self.claim = image, name, claim
         self.storage, self.storage_class = storage or "10Gi", storage_class
         self.pod_spec = pod_spec or {}
