@@ -22,7 +22,6 @@ import signal
 import sys
 import traceback
 import types
-import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 from typing import Any, NoReturn
@@ -50,22 +49,23 @@ def check_script(path: str) -> None:
     """Check that a script can be run, without parsing it.
 
     Raises:
-        UsageError: If `path` does not exist, or is a folder, an archive or a notebook.
+        UsageError: If `path` does not exist, or is a folder or a notebook.
     """
-    is_folder = os.path.isdir(path)
-    if is_folder or not os.path.exists(path):
-        problem = "is a folder" if is_folder else "does not exist"
-        raise UsageError(f"script {path!r} {problem}; {_script_remedy(path)}")
+    if os.path.isdir(path):
+        raise UsageError(
+            f"script {path!r} is a folder; name a script in it, or run it as a package "
+            f"with -m {path}"
+        )
+    if not os.path.exists(path):
+        raise UsageError(
+            f"script {path!r} does not exist; relative paths start from "
+            f"{os.getcwd()!r}, and a module needs -m before its name"
+        )
     # A notebook is JSON, which Python may run as an expression that does nothing.
     if path.endswith(".ipynb"):
         raise UsageError(
             f"script {path!r} is a notebook; make a script of it, and run that: "
             f"jupyter nbconvert --to script {path}"
-        )
-    # Python would run the __main__.py of an archive. A pipe can be read only once.
-    if os.path.isfile(path) and zipfile.is_zipfile(path):
-        raise UsageError(
-            f"script {path!r} is an archive; unpack it, and run its __main__.py"
         )
 
 
@@ -97,7 +97,7 @@ def check_module(name: str) -> None:
     """
     # `python -m train.py` imports all of train, and then finds no module py in it.
     if os.path.isfile(name) or not is_importable(name):
-        raise UsageError(f"no module named {name!r}; {_module_remedy(name)}")
+        raise UsageError(f"no module named {name!r}; {_module_remedy()}")
 
 
 def load_script(
@@ -179,7 +179,7 @@ def run_module(name: str, arguments: Sequence[str]) -> int:
     try:
         _, spec, code = find(name, _CannotRun)
     except _CannotRun as error:
-        raise UsageError(f"{error}; {_module_remedy(name)}") from error
+        raise UsageError(f"{error}; {_module_remedy()}") from error
     except SystemExit:
         raise
     except BaseException as error:  # noqa: BLE001 - all that Python reports
@@ -232,24 +232,7 @@ def is_importable(name: str, folder: str | None = None) -> bool:
         sys.path[:] = path
 
 
-def _script_remedy(path: str) -> str:
-    could_be_module = all(part.isidentifier() for part in path.split("."))
-    if os.path.isdir(path):
-        if could_be_module and os.path.isfile(os.path.join(path, "__main__.py")):
-            return f"to run it as a package, put -m before it: -m {path}"
-        return "name a script in it"
-    if re.fullmatch(r"python[0-9.]*", os.path.basename(path)):
-        return "leave it out, and name the script itself"
-    if could_be_module and not path.endswith(".py"):
-        return f"if it is a module, put -m before it: -m {path}"
-    return f"relative paths start from {os.getcwd()!r}"
-
-
-def _module_remedy(name: str) -> str:
-    if os.path.isfile(name):
-        return f"it is a file: leave out the -m before {name}"
-    if hasattr(sys.modules.get(name), "__path__"):
-        return f"name a module in it, such as {name}.train"
+def _module_remedy() -> str:
     return f"is its package installed, or in a folder below {os.getcwd()!r}?"
 
 

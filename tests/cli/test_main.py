@@ -75,13 +75,13 @@ def folder(tmp_path):
         ),
         (
             ["run", "package.train"],
-            "script 'package.train' does not exist; "
-            "if it is a module, put -m before it: -m package.train",
+            "script 'package.train' does not exist; relative paths start from "
+            "'{folder}', and a module needs -m before its name",
         ),
         (
             ["run", "runnable"],
-            "script 'runnable' is a folder; "
-            "to run it as a package, put -m before it: -m runnable",
+            "script 'runnable' is a folder; name a script in it, or run it as a package "
+            "with -m runnable",
         ),
         (
             ["run", "-m", "package.nothing"],
@@ -91,7 +91,8 @@ def folder(tmp_path):
         (
             ["run", "-m", "package"],
             "No module named package.__main__; 'package' is a package and cannot be "
-            "directly executed; name a module in it, such as package.train",
+            "directly executed; is its package installed, or in a folder below "
+            "'{folder}'?",
         ),
         (
             ["run", "--tf1-resource-variables", "train.py"],
