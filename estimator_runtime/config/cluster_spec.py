@@ -75,17 +75,17 @@ class Cluster(Mapping[str, tuple[str, ...]]):
         Only the text is checked: no name is resolved, and no port is opened.
 
         Raises:
-            ConfigError: If an address has a scheme, white space, no host, or a missing
-                or invalid port, or if two tasks have the same address.
+            ConfigError: If an address has another form, such as a scheme, which aborts
+                TensorFlow's process, or if two tasks have the same address.
         """
         owners: dict[str, str] = {}
         for job, addresses in self._jobs.items():
             for index, address in enumerate(addresses):
                 field = f"cluster[{shown(job)}][{index}]"
-                problem = _address_problem(address)
-                if problem:
+                if not _is_address(address):
                     raise ConfigError(
-                        f"TF_CONFIG: {field} is {shown(address)}, {problem}"
+                        f"TF_CONFIG: {field} is {shown(address)}, which is no address; "
+                        "use 'host:port', such as 'host0:2222' or '[::1]:2222'"
                     )
                 # Host names are case-insensitive.
                 owner = owners.setdefault(address.lower(), field)
@@ -169,59 +169,19 @@ def _in_index_order(field: str, tasks: Mapping[Any, Any]) -> list[Any]:
     return [by_index[index] for index in indexes]
 
 
-def _ipv6_problem(host: str) -> str | None:
-    """Return what is wrong with a host in brackets; None if it is valid."""
-    try:
-        ipaddress.IPv6Address(host)
-    except ValueError:
-        return "which is no IPv6 address in brackets; use one such as '[::1]:2222'"
-    return None
-
-
-def _name_problem(host: str) -> str | None:
-    """Return what is wrong with a host without brackets; None if it is valid."""
-    if not host:
-        return "which has no host; use 'host:port', such as 'host0:2222'"
-    if ":" in host:
-        return (
-            "which has more than one colon; use 'host:port', and brackets around "
-            "an IPv6 address, such as '[::1]:2222'"
-        )
-    if re.search(r"[/@?#\[\]]", host):
-        return "whose host is not a name or an IP address; use 'host:port'"
-    try:
-        host.encode("idna")  # as every host lookup does
-    except UnicodeError:
-        return (
-            "whose host has an empty part, or one of more than 63 characters, between "
-            "its dots; use a name that can be looked up"
-        )
-    return None
-
-
-def _address_problem(address: str) -> str | None:
-    """Return what is wrong with an address and how to fix it; None if it is valid."""
+def _is_address(address: str) -> bool:
+    """Return whether a text is a "host:port" whose host can be looked up."""
     # TensorFlow accepts spaces before the port, and upstream's own tests have one.
-    address = re.sub(r": +(?=[0-9]+\Z)", ":", address)
-    scheme, separator, _ = address.partition("://")
-    if separator:
-        # TensorFlow aborts the process on a second scheme before the address.
-        return f"which has a scheme; leave out {shown(scheme + separator)}"
-    if any(char.isspace() or not char.isprintable() for char in address):
-        return "which has white space or a control character in it; use 'host:port'"
-    if address.startswith("["):
-        host, _, rest = address[1:].partition("]")
-        colon, port = rest[:1], rest[1:]
-        problem = _ipv6_problem(host)
-    else:
-        host, colon, port = address.rpartition(":")
-        problem = _name_problem(host) if colon else None
-    if problem is not None:
-        return problem
-    if colon != ":":
-        return "which has no port; use 'host:port', such as 'host0:2222'"
+    host, _, port = re.sub(r": +(?=[0-9]+\Z)", ":", address).rpartition(":")
     # Port 0 is accepted. Nothing can listen on it, but programs that only describe a
     # cluster use it, among them upstream's own tests.
     if not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
-        return f"whose port is {shown(port)}; use a number from 1 to 65535"
-    return None
+        return False
+    try:
+        if in_brackets := re.fullmatch(r"\[(.*)\]", host):
+            ipaddress.IPv6Address(in_brackets[1])
+            return True
+        host.encode("idna")  # as every host lookup does
+    except ValueError:
+        return False
+    return host.isprintable() and re.fullmatch(r"[^\s:/@?#\[\]]+", host) is not None

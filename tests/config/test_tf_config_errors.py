@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from estimator_runtime.config.cluster_spec import shown
 from estimator_runtime.config.tf_config import TFConfig
 from estimator_runtime.errors import ConfigError, ConfigTypeError
 
@@ -41,11 +42,12 @@ def bad_cluster(cluster, message, error=ConfigError):
     return bad({"cluster": cluster, "task": WORKER_1}, message, error)
 
 
-def bad_address(address, message):
-    """A cluster with `address` as that of its chief; `message` follows "is"."""
+def bad_address(address):
+    """A cluster with `address` as that of its chief."""
     return bad_cluster(
         {"chief": [address], "worker": ["h:1", "h:2"]},
-        f"TF_CONFIG: cluster['chief'][0] is {message}",
+        f"TF_CONFIG: cluster['chief'][0] is {shown(address)}, which is no address; use "
+        "'host:port', such as 'host0:2222' or '[::1]:2222'",
     )
 
 
@@ -186,69 +188,23 @@ BAD_FORMS = [
         f"task index must be 0. {NO_CLUSTER}",
     ),
     # Addresses.
-    *(
-        bad_address(address, f"'{address}', which has a scheme; leave out '{scheme}'")
-        for address, scheme in [
-            ("grpc://host:1", "grpc://"),
-            ("://host:1", "://"),
-        ]
-    ),
-    *(
-        bad_address(
-            address,
-            f"'{address}', which has no port; use 'host:port', such as 'host0:2222'",
-        )
-        for address in ["host", "", "[::1]", "[::1]2222"]
-    ),
-    *(
-        bad_address(
-            f"host:{port}",
-            f"'host:{port}', whose port is '{port}'; use a number from 1 to 65535",
-        )
-        for port in ["", "x", "-1", "+1", "1.5", "65536", "99999", "\u0663"]
-    ),
-    bad_address(
-        ":2222",
-        "':2222', which has no host; use 'host:port', such as 'host0:2222'",
-    ),
-    *(
-        bad_address(
-            address,
-            f"{address!r}, which has white space or a control character in it; "
-            "use 'host:port'",
-        )
-        for address in ["host :1", " host:1", "host:1\n", "host:\t1", "ho\0st:1"]
-    ),
-    *(
-        bad_address(
-            address,
-            f"{address!r}, whose host has an empty part, or one of more than 63 "
-            "characters, between its dots; use a name that can be looked up",
-        )
-        for address in ["a..b:1", "é..b:1", ".a:1"]
-    ),
-    *(
-        bad_address(
-            address,
-            f"'{address}', which has more than one colon; use 'host:port', and "
-            "brackets around an IPv6 address, such as '[::1]:2222'",
-        )
-        for address in ["::1:2222", "host:1:2"]
-    ),
-    *(
-        bad_address(
-            address,
-            f"'{address}', which is no IPv6 address in brackets; "
-            "use one such as '[::1]:2222'",
-        )
-        for address in ["[host]:1", "[]:1", "[1.2.3.4]:1"]
-    ),
-    *(
-        bad_address(
-            address,
-            f"'{address}', whose host is not a name or an IP address; use 'host:port'",
-        )
-        for address in ["host/path:1", "user@host:1"]
+    *map(
+        bad_address,
+        [
+            *("grpc://host:1", "://host:1", "host", "", "[::1]", "[::1]2222", ":2222"),
+            *("host:", "host:x", "host:-1", "host:+1", "host:1.5", "host:65536"),
+            *(
+                "host:99999",
+                "host:\u0663",
+                "host :1",
+                " host:1",
+                "host:1\n",
+                "host:\t1",
+            ),
+            *("ho\0st:1", "a..b:1", "é..b:1", ".a:1", f"{64 * 'a'}:1", "::1:2222"),
+            *("host:1:2", "[host]:1", "[]:1", "[1.2.3.4]:1", "host/path:1"),
+            *("user@host:1", "[::1]x:1"),
+        ],
     ),
     bad_cluster(
         {"chief": ["h:1"], "worker": ["h:2", "h:2"]},

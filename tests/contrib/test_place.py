@@ -106,7 +106,7 @@ def test_a_bad_task_is_named_with_what_would_do(document, message):
         ("{", "TF_CONFIG: not JSON"),
         (
             '{"cluster": {"worker": ["w"]}}',
-            "TF_CONFIG: cluster['worker'][0] is 'w', which has no port",
+            "TF_CONFIG: cluster['worker'][0] is 'w', which is no address",
         ),
         ('{"service": 5}', "TF_CONFIG: service is 5"),
         ('{"environment": 5}', "TF_CONFIG: environment is 5, not a string"),

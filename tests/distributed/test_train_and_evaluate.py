@@ -35,7 +35,7 @@ def job(model_dir, input_fn, max_steps=1):
 
 @pytest.mark.parametrize("task_type", ["chief", "worker", "ps"])
 @pytest.mark.parametrize(
-    "address, problem", [("127.0.0.1:0", "but"), ("two..dots:2222", "whose")]
+    "address, problem", [("127.0.0.1:0", "but"), ("two..dots:2222", "which")]
 )
 def test_no_task_of_a_cluster_that_could_only_hang_is_started(
     task_type, address, problem, set_tf_config, tmp_path
@@ -71,7 +71,7 @@ def test_workers_of_a_strategy_need_addresses_too(set_tf_config, tmp_path):
     set_tf_config({"cluster": cluster, "task": {"type": "worker", "index": 0}})
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     config = er.RunConfig(tmp_path, train_distribute=strategy)
-    with pytest.raises(ConfigError, match=r"is 'fake_worker', which has no port"):
+    with pytest.raises(ConfigError, match=r"is 'fake_worker', which is no address"):
         er.train_and_evaluate(tf.estimator.Estimator(model_fn, config=config), *specs)
 
 

@@ -45,8 +45,8 @@ def listening():
         (  # `run` refuses it too, although nobody connects to the only task
             environ("chief 0", chief=["h:99999"]),
             "problem",
-            "cluster['chief'][0] is 'h:99999', whose port is '99999'; use a number from "
-            "1 to 65535",
+            "cluster['chief'][0] is 'h:99999', which is no address; use 'host:port', such "
+            "as 'host0:2222' or '[::1]:2222'",
         ),
     ],
 )
