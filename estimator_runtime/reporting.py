@@ -148,7 +148,8 @@ class Reporter:
                 with open(self._path, "wb", buffering=0) as pipe:
                     data = data[pipe.write(data) :]
             except OSError as error:
-                if error.errno != errno.EMFILE:  # the program has used them up
+                # The program has used them up, or has just closed this one.
+                if error.errno not in (errno.EMFILE, errno.EBADF):
                     raise
                 time.sleep(_BEAT_SECS)
 
