@@ -355,7 +355,7 @@ def test_an_error_of_a_packed_step_names_the_op_of_the_program(cluster):
         run(cluster, model, pack=True)
     assert raised.value.op.name == "mine"
     assert "packed_step/" not in raised.value.message
-    assert "return loss_of(tf.gather(net, tf.range(99)" in str(raised.value)
+    assert "in model\n" in raised.value.message
 
 
 def test_a_step_with_feeds_is_packed_where_they_are_placeholders(cluster):
