@@ -21,7 +21,6 @@ from estimator_runtime.checkpoint.save.snapshot import CannotSnapshot
 from estimator_runtime.checkpoint.save.target import SaverTarget, Target, exported_meta
 from estimator_runtime.checkpoint.save.writer import CheckpointWriter
 from estimator_runtime.checkpoint.store import series
-from estimator_runtime.checkpoint.store.disk_errors import graph_written
 from estimator_runtime.checkpoint.store.locks import ModelDirLock
 from estimator_runtime.output.training_log import TRAINING_LOG
 from estimator_runtime.signals import request
@@ -187,8 +186,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         self._lock = ModelDirLock(os.path.dirname(self._save_path))
         self._restored = self._creator.restored_prefix
         self._target = None
-        with graph_written(self._checkpoint_dir):
-            super().after_create_session(session, coord)
+        super().after_create_session(session, coord)
         if self._save_graph_def and self._target is None:  # nothing was saved here
             # The .meta files need the graph as it is now: fused steps add a loop to it.
             self._target = self._make_target(session)

@@ -20,7 +20,7 @@ from estimator_runtime.config.cluster_spec import Cluster, shown
 from estimator_runtime.config.role import check_index, check_index_in_job, read_task
 from estimator_runtime.config.tf_config import SETTINGS, TFConfig, parse
 from estimator_runtime.errors import ConfigError, ConfigTypeError
-from estimator_runtime.patching.frozen import default_session_config
+from estimator_runtime.patching import frozen
 from estimator_runtime.session import run_config, run_config_values
 
 __all__ = ["ClusterConfig", "Environment", "RunConfig", "TaskType"]
@@ -199,7 +199,7 @@ class RunConfig(ClusterConfig, run_config.RunConfig):
         if save_checkpoints_secs == 0:
             is_by_time = save_checkpoints_steps is None
             save_checkpoints_secs = interval.DEFAULT_SECS if is_by_time else None
-        for name, value in {
+        given = {
             "tf_random_seed": tf_random_seed,
             "save_summary_steps": save_summary_steps,
             "save_checkpoints_secs": save_checkpoints_secs,
@@ -217,11 +217,13 @@ class RunConfig(ClusterConfig, run_config.RunConfig):
             "experimental_max_worker_delay_secs": None,
             "device_fn": None,
             "checkpoint_save_graph_def": True,
-        }.items():
-            # One at a time, because in 1.15 a config may have both intervals.
-            one = run_config_values.unwrapped({name: value})
-            run_config_values.check(one)
-            setattr(self, f"_{name}", one[name])
+        }
+        given = run_config_values.unwrapped(given)
+        run_config_values.check(given)
+        for name, value in given.items():
+            setattr(self, f"_{name}", value)
+        with run_config_values.errors_of_frozen_class(given):
+            frozen.validate_properties(self)
         self._model_dir = run_config_values.resolve_model_dir(
             model_dir, place.model_dir
         )
@@ -261,7 +263,7 @@ class RunConfig(ClusterConfig, run_config.RunConfig):
         it from `replace()`, by which an Estimator sets the usual session config in its
         copy of a config that has none.
         """
-        if self._session_config == default_session_config():
+        if self._session_config == frozen.default_session_config():
             self._session_config = self._usual_session_config()
 
     def _usual_session_config(self) -> tf.compat.v1.ConfigProto:
@@ -270,7 +272,7 @@ class RunConfig(ClusterConfig, run_config.RunConfig):
         if self.num_ps_replicas:
             # Without parameter servers the tasks talk to each other, so no filters.
             filtered = self._get_default_session_config_distributed()
-        usual = filtered or default_session_config()
+        usual = filtered or frozen.default_session_config()
         usual.MergeFrom(self.tf_config)
         return usual
 

@@ -101,22 +101,12 @@ def _refusing_pipes(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _waiting_on_conflict(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `Saver.save` so that it waits for writes to the same files."""
+    """Wrap `Saver.save` so that it waits for writes to the same folder."""
 
     @functools.wraps(original)
-    def save(
-        self: Any,
-        sess: Any,
-        save_path: Any,
-        global_step: Any = None,
-        latest_filename: Any = None,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Any:
-        writer.wait_before_save(save_path, latest_filename)
-        return original(
-            self, sess, save_path, global_step, latest_filename, *args, **kwargs
-        )
+    def save(self: Any, sess: Any, save_path: Any, *args: Any, **kwargs: Any) -> Any:
+        writer.wait_before_save(save_path)
+        return original(self, sess, save_path, *args, **kwargs)
 
     return save
 

@@ -30,6 +30,7 @@ _ORIGINALS = {
     "default_session_config": ("run_config", "get_default_session_config"),
     "StockTrainingExecutor": ("training", "_TrainingExecutor"),
     "assert_eval_spec": ("training", "_assert_eval_spec"),
+    "validate_properties": ("run_config", "_validate_properties"),
     "stock_train_and_evaluate": ("training", "train_and_evaluate"),
 }
 # Returns the names of a module without reading its attributes. Many lazy modules load

@@ -121,7 +121,7 @@ def MonitoredTrainingSession(
                 "its own for checkpoints",
                 settings.options.checkpoint_overhead,
             )
-    is_synchronous = standard.batches_per_step(hooks) is not None
+    is_synchronous = standard.is_synchronous(hooks)
     if is_synchronous:
         reporting.send(synchronous=True)
         # A thread of the chief waits for the next gradients, and so never ends.

@@ -139,7 +139,6 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             or TF_CONFIG's `service` is not an object.
     """
 
-    @run_config_values.names_checked
     def __init__(
         self,
         model_dir: str | os.PathLike | None = None,
@@ -209,7 +208,7 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
         )
         folder = run_config_values.resolve_model_dir(model_dir, tf_config.model_dir)
         arguments["model_dir"] = folder
-        with run_config_values.errors_of_frozen_class():
+        with run_config_values.errors_of_frozen_class(arguments):
             super().__init__(**arguments)
         self._set_options(
             {
@@ -262,7 +261,7 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
         if kwargs.get("model_dir") is not None:
             kwargs["model_dir"] = os.fspath(kwargs["model_dir"])
         # Not super(): the frozen Estimator calls this with configs of other classes.
-        with run_config_values.errors_of_frozen_class():
+        with run_config_values.errors_of_frozen_class(kwargs):
             changed = StockRunConfig.replace(self, **kwargs)
         coordinated = getattr(changed, "_distribute_coordinator_mode", None)
         if kwargs.get("session_config") is not None and not coordinated:

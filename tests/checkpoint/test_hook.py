@@ -390,7 +390,7 @@ def test_a_write_that_fails_is_raised_in_the_training_thread(
         f"the checkpoint '{tmp_path}/model.ckpt-4' cannot be written: {reason}; it "
         "needs "
     )
-    assert " bytes, and " in message and " are free. " in message
+    assert " bytes; " in message and " bytes are free. " in message
     assert names(tmp_path) == [
         "checkpoint",
         "model.ckpt-0.data-00000-of-00001",

@@ -137,13 +137,13 @@ def test_a_hook_whose_saver_saves_by_itself_may_save_beside_another(
         training_saves.wait(1)
         add(*args)
 
-    def noting(self, step, save, needed_bytes):
+    def noting(self, step, save):
         def save_and_note():
             training_saves.set()
             save()
             training_saves.clear()
 
-        return add_saved(self, step, save_and_note, needed_bytes)
+        return add_saved(self, step, save_and_note)
 
     monkeypatch.setattr(series.Series, "add", late)
     monkeypatch.setattr(series.Series, "add_saved", noting)

@@ -195,8 +195,7 @@ def test_what_the_frozen_class_refuses_is_refused_on_one_line(name, value, way):
         (
             {"save_checkpoints_secs": -1},
             ConfigError,
-            "save_checkpoints_secs is -1, but save_checkpoints_secs should be >= 0; give "
-            "a number of seconds, or None",
+            "save_checkpoints_secs should be >= 0 (it is -1)",
         ),
         (
             {"model_dir": 5},
@@ -206,9 +205,7 @@ def test_what_the_frozen_class_refuses_is_refused_on_one_line(name, value, way):
         (
             {"save_checkpoints_steps": 5, "save_checkpoints_secs": 0},
             ConfigError,
-            "save_checkpoints_steps is 5 and save_checkpoints_secs is 0, but "
-            "`save_checkpoints_steps` and `save_checkpoints_secs` cannot be both set. "
-            "Leave one of them out",
+            "`save_checkpoints_steps` and `save_checkpoints_secs` cannot be both set.",
         ),
     ],
 )
@@ -297,25 +294,6 @@ def test_a_config_survives_pickle_and_deepcopy(set_tf_config):
     for copied in pickle.loads(pickle.dumps(config)), copy.deepcopy(config):
         assert type(copied) is er.RunConfig
         assert properties(copied) == properties(config)
-
-
-def test_a_name_that_resembles_an_argument_is_refused_with_that_one():
-    told = (
-        "RunConfig: there is no argument 'save_checkpoint_steps'; did you mean "
-        "'save_checkpoints_steps'?"
-    )
-    with pytest.raises(TypeError, match=re.escape(told)):
-        er.RunConfig(save_checkpoint_steps=5)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'xyz'"):
-        er.RunConfig(xyz=5)
-
-
-def test_a_subclass_may_have_arguments_of_its_own():
-    class Own(er.RunConfig):
-        def __init__(self, save_checkpoint_steps):
-            super().__init__(save_checkpoints_steps=save_checkpoint_steps)
-
-    assert Own(save_checkpoint_steps=5).save_checkpoints_steps == 5
 
 
 def test_a_model_dir_that_cannot_be_made_is_refused_before_the_model(tmp_path):

@@ -25,8 +25,7 @@ ATTRIBUTES = {
     f"{_HOOKS}:NanTensorHook": "_loss_tensor",
     f"{_HOOKS}:ProfilerHook": "_next_step _timer",
     f"{_HOOKS}:SecondOrStepTimer": "_every_secs _every_steps _last_triggered_time",
-    f"{_HOOKS}:StepCounterHook": "_last_global_step _log_and_record _summary_writer "
-    "_timer",
+    f"{_HOOKS}:StepCounterHook": "_last_global_step _summary_writer _timer",
     f"{_HOOKS}:StopAtStepHook": "_last_step",
     f"{_HOOKS}:SummarySaverHook": "_next_step _timer",
     f"{_MONITORED}:MonitoredSession": "_close_internal",
@@ -63,12 +62,6 @@ ATTRIBUTES = {
     "_write_version",
     f"{_PYTHON}.training.session_manager:SessionManager": "_model_ready "
     "_model_ready_for_local_init _restore_checkpoint",
-    f"{_PYTHON}.training.sync_replicas_optimizer:SyncReplicasOptimizer": (
-        "_replicas_to_aggregate"
-    ),
-    f"{_PYTHON}.training.sync_replicas_optimizer:_SyncReplicasOptimizerHook": (
-        "_sync_optimizer"
-    ),
 }
 _KERAS = {"_GRAPH_LEARNING_PHASES", "_SEED_GENERATOR"}
 # Importing tf_internals fails without them.

@@ -15,7 +15,6 @@ from estimator_runtime.checkpoint.save import writer
 from estimator_runtime.checkpoint.save.snapshot import (
     CannotSnapshot,
     Snapshot,
-    saved_by,
 )
 from estimator_runtime.checkpoint.store import series
 from estimator_runtime.checkpoint.store.disk_errors import OF_DISKS
@@ -128,7 +127,7 @@ class SaverTarget:
         if not self._is_stock:
             return self._save_by_saver(step, self._series)
         prefix = self._series.add_saved(
-            step, lambda: self._save(step, write_state=False), self._needed_bytes()
+            step, lambda: self._save(step, write_state=False)
         )
         return Checkpoint.at(prefix).bytes
 
@@ -152,21 +151,5 @@ class SaverTarget:
         except CheckpointError:
             raise
         except (OSError, *OF_DISKS) as error:
-            needed_bytes = self._needed_bytes()
-            raise own_series.failed(step, error, needed_bytes, old) from error
+            raise own_series.failed(step, error, old) from error
         return Checkpoint.at(prefix).bytes
-
-    def _needed_bytes(self) -> int | None:
-        """Return the size of the values in bytes, or None if it is not known yet."""
-        try:
-            saved = saved_by(self._saver, self._session.graph) or ()
-        # The Saver was not built as TensorFlow builds its own.
-        except (AttributeError, KeyError, ValueError):
-            return None
-        sizes = [
-            (each.tensor.shape.num_elements(), each.tensor.dtype.base_dtype.size)
-            for each in saved
-        ]
-        if not sizes or not all(count is not None and size for count, size in sizes):
-            return None
-        return sum(count * size for count, size in sizes)

@@ -9,7 +9,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from estimator_runtime.checkpoint.store.state_file import STATE_FILE
 from estimator_runtime.errors import CheckpointError
 
 _logger = logging.getLogger(__name__)
@@ -35,18 +34,19 @@ def wait_for_own() -> None:
         each.wait()
 
 
-def wait_before_save(
-    save_path: str | bytes | os.PathLike[Any], state_file: str | None = None
-) -> None:
-    """Wait for writes of this thread to the files that a Saver is about to write.
+def wait_before_save(save_path: str | bytes | os.PathLike[Any]) -> None:
+    """Wait for writes of this thread to the folder that a Saver is about to write to.
 
     Args:
         save_path: Path of the Saver's checkpoints, with or without a step.
-        state_file: Name of its state file, or None for the usual one.
     """
     for each in _of_this_thread():
-        if each.may_meet(save_path, state_file):
+        if each.writes_to(_folder_of(save_path)):
             each.wait()
+
+
+def _folder_of(save_path: str | bytes | os.PathLike[Any]) -> str:
+    return os.path.dirname(os.path.abspath(os.fsdecode(save_path)))
 
 
 def _of_this_thread() -> list[CheckpointWriter]:
@@ -80,7 +80,7 @@ class CheckpointWriter:
         self._waiting: tuple[int, Callable[[], object], object] | None = None
         self._is_running = False
         self._error: BaseException | None = None
-        self._save_paths: set[str] = set()
+        self._folders: set[str] = set()
 
     def make_room(self, instead_of: object = None) -> None:
         """Wait until you can submit a write and no other write is waiting.
@@ -135,23 +135,12 @@ class CheckpointWriter:
                 self._is_running = True
             self._waiting = step, write, series
             if save_path is not None:
-                self._save_paths.add(os.path.abspath(save_path))
+                self._folders.add(_folder_of(save_path))
             vars(_own).setdefault("writers", weakref.WeakSet()).add(self)
 
-    def may_meet(
-        self, save_path: str | bytes | os.PathLike[Any], state_file: str | None
-    ) -> bool:
-        """Return whether a Saver may write the same files; see `wait_before_save`."""
-        path = os.path.abspath(os.fsdecode(save_path))
-        folder, name = os.path.split(path)
-        return any(
-            os.path.dirname(each) == folder
-            and (
-                state_file in (None, STATE_FILE)
-                or name.startswith(os.path.basename(each))
-            )
-            for each in self._save_paths
-        )
+    def writes_to(self, folder: str) -> bool:
+        """Return whether a write to a folder has been submitted."""
+        return folder in self._folders
 
     def wait(self) -> None:
         """Wait until all writes have completed or failed."""

@@ -1,10 +1,8 @@
 """The errors of a disk that a checkpoint cannot be written to, and their remedies."""
 
 import contextlib
-import glob
 import os
-import resource
-from collections.abc import Iterator
+import shutil
 
 import tensorflow as tf
 
@@ -25,7 +23,7 @@ OF_DISKS = (
 
 
 def disk_error(
-    prefix: str, cause: BaseException, needed_bytes: int | None
+    prefix: str, cause: BaseException, needed_bytes: int | None = None
 ) -> CheckpointError:
     """Return the `CheckpointError` for a checkpoint that cannot be written.
 
@@ -43,49 +41,15 @@ def disk_error(
             "from the start"
         )
     reason = getattr(cause, "strerror", None) or _reason(cause)
-    needed = "an unknown number of" if needed_bytes is None else f"{needed_bytes:,}"
+    sizes = [] if needed_bytes is None else [f"it needs {needed_bytes:,} bytes"]
+    with contextlib.suppress(OSError):
+        sizes.append(f"{shutil.disk_usage(folder).free:,} bytes are free")
     return CheckpointError(
-        f"the checkpoint {prefix!r} cannot be written: {reason}; it needs {needed} "
-        f"bytes, and {_room(folder, needed_bytes)}. Earlier checkpoints are unchanged: "
-        "make room, or grant the permission, and start again to go on from the newest"
+        f"the checkpoint {prefix!r} cannot be written: "
+        f"{'; '.join([reason, *sizes])}. Earlier checkpoints are unchanged: make room "
+        "(see also df -i and ulimit -f), or grant the permission, and start again to "
+        "go on from the newest"
     )
-
-
-def _room(folder: str, needed_bytes: int | None) -> str:
-    """Return what there is room for in a folder, or the limit that leaves none."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-    if 0 <= limit <= (needed_bytes or limit):  # no limit is -1
-        return f"a file of this process may have {limit:,} (see ulimit -f)"
-    try:
-        disk = os.statvfs(folder)
-    except OSError as unknown:
-        return f"it is unknown how many are free: {unknown.strerror}"
-    if disk.f_files and not disk.f_favail:
-        return "no more files fit on the disk, however small (see df -i)"
-    return f"{disk.f_bavail * disk.f_frsize:,} are free"
-
-
-@contextlib.contextmanager
-def graph_written(folder: str) -> Iterator[None]:
-    """Raise a `CheckpointError` where TensorFlow cannot write `graph.pbtxt`.
-
-    The partial file is deleted.
-    """
-    try:
-        yield
-    except OF_DISKS as error:
-        # Other errors may be those of the session, which is made again.
-        unfinished = os.path.join(folder, "graph.pbtxt.tmp")
-        if unfinished not in str(error):
-            raise
-        for path in glob.glob(f"{glob.escape(unfinished)}*"):
-            with contextlib.suppress(OSError):
-                os.remove(path)
-        raise CheckpointError(
-            f"the graph cannot be written to {folder!r}: {_reason(error)}. Existing "
-            "checkpoints are unchanged: make room, or grant the permission, and start "
-            "again"
-        ) from error
 
 
 def _reason(cause: BaseException) -> str:

@@ -103,15 +103,12 @@ class Series:
             self._delete(gone, state)
             folder.remove()
 
-    def add_saved(
-        self, step: int, save: Callable[[], object], needed_bytes: int | None
-    ) -> str:
+    def add_saved(self, step: int, save: Callable[[], object]) -> str:
         """Have a Saver write a checkpoint by itself, then continue as `add` does.
 
         Args:
             step: The global step.
             save: Has the Saver write the files, but not the state file.
-            needed_bytes: As for `add`, or None if unknown.
 
         Returns:
             Path of the checkpoint, without suffix.
@@ -136,7 +133,7 @@ class Series:
                 state, gone = self._record(prefix, unread)
                 self._delete(gone, state)
             except (OSError, *OF_DISKS) as error:
-                raise self.failed(step, error, needed_bytes, old) from error
+                raise self.failed(step, error, old) from error
             finally:
                 # Also after other errors: if the folder stayed, later checkpoints
                 # would be taken for older ones.
@@ -152,7 +149,6 @@ class Series:
         self,
         step: int,
         error: BaseException,
-        needed_bytes: int | None,
         old: Identity | None,
     ) -> CheckpointError:
         """Remove what a Saver has written of a checkpoint, and return the error.
@@ -169,7 +165,7 @@ class Series:
         with contextlib.suppress(OSError):
             if is_replaced and not self._is_named(prefix):
                 Checkpoint.at(prefix).delete()
-        return disk_error(prefix, error, needed_bytes)
+        return disk_error(prefix, error)
 
     def _put_meta(self, path: str, content: bytes) -> None:
         if self._meta_path is not None:

@@ -121,26 +121,19 @@ def write_state(folder: str, state: State, relative: bool = True) -> None:
     Raises:
         OSError: If the file cannot be written. The old file is unchanged.
     """
+    from google.protobuf import text_format
 
     def shown(path: str) -> str:
         inside = os.path.normpath(os.path.dirname(path)) == os.path.normpath(folder)
-        if relative and inside:
-            return _escaped(os.path.basename(path))
-        return _escaped(path if relative else os.path.abspath(path))
+        if relative:
+            return os.path.basename(path) if inside else path
+        return os.path.abspath(path)
 
-    lines = [f'model_checkpoint_path: "{shown(state.latest)}"']
-    lines += [f'all_model_checkpoint_paths: "{shown(path)}"' for path in state.paths]
-    lines += [f"all_model_checkpoint_timestamps: {t!r}" for t in state.timestamps]
-    if state.last_preserved is not None:
-        lines.append(f"last_preserved_timestamp: {state.last_preserved!r}")
-    content = "".join(f"{line}\n" for line in lines).encode()
-    durable.replace_file(os.path.join(folder, STATE_FILE), content)
-
-
-def _escaped(path: str) -> str:
-    """Return a path as it appears in a quoted string of the text format."""
-    shown = {34: '\\"', 92: "\\\\"}
-    return "".join(
-        shown.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}")
-        for byte in os.fsencode(path)
+    message = proto.message_class("CheckpointState")(
+        model_checkpoint_path=shown(state.latest),
+        all_model_checkpoint_paths=map(shown, state.paths),
+        all_model_checkpoint_timestamps=state.timestamps,
+        last_preserved_timestamp=state.last_preserved,
     )
+    content = text_format.MessageToString(message).encode()
+    durable.replace_file(os.path.join(folder, STATE_FILE), content)

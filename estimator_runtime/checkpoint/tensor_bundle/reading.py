@@ -5,7 +5,6 @@ may succeed. So each read is attempted several times. A file is missing only if 
 listing of its folder does not have it.
 """
 
-import errno
 import os
 import time
 from collections.abc import Callable
@@ -24,13 +23,6 @@ _MOST_BYTES = 16 << 20  # more than a state file of ten thousand checkpoints has
 # Before the second, third and fourth attempt. It takes about this long until a lost
 # mount is back, or other threads have closed some of their files.
 _PAUSES_SECS = (0.05, 0.2, 0.5)
-_REMEDIES = {
-    errno.EACCES: "grant this process read permission",
-    errno.EPERM: "grant this process read permission",
-    errno.EMFILE: "allow this process more open files (ulimit -n)",
-    errno.ENFILE: "allow this machine more open files (sysctl fs.file-max)",
-    errno.ENOMEM: "give this process more memory",
-}
 
 
 class UnreadableError(CheckpointError, OSError):
@@ -48,13 +40,11 @@ class UnreadableError(CheckpointError, OSError):
         """
         name = os.path.basename(error.filename or "a file")
         self.reason = f"{name} cannot be read: {error.strerror or error}"
-        remedy = _REMEDIES.get(
-            error.errno or 0, "check that its disk or file server is responding"
-        )
         super().__init__(
             f"{error.filename!r} cannot be read: {error.strerror or error}. The "
             "checkpoint may be good, so it stays where it is and no older one is used: "
-            f"{remedy}, then start again"
+            "check its permissions, its disk or file server, and the limits of this "
+            "process (ulimit -a), then start again"
         )
 
 

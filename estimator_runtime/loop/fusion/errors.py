@@ -1,4 +1,4 @@
-"""Errors of a step in a loop, told as those of the step itself."""
+"""Errors of a copy of a step, in a loop or packed, told as those of the step itself."""
 
 import re
 
@@ -13,15 +13,16 @@ _NODE = re.compile(r"\{\{node ([^}]+)\}\}")
 def of_single_step(error: BaseException, step: Subgraph) -> BaseException:
     """Return the error that a single step would have raised.
 
-    TensorFlow names an op of the loop by the names of the loop and of the program's op.
+    TensorFlow names an op of the copy by the name of its scope, such as the loop's, and
+    the name of the program's op.
 
     Args:
-        error: What a run of steps has raised.
+        error: What a call of the session has raised.
         step: The part of the graph that is the step.
 
     Returns:
         An error of the same class that names the program's op and where the program
-        created it; `error` itself if no op of the loop has caused it.
+        created it; `error` itself if no copied op has caused it.
     """
     raw = error.__context__  # does not name where ops were created
     if not isinstance(error, tf.errors.OpError) or not isinstance(

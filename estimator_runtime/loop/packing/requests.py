@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
+from estimator_runtime.loop.fusion.errors import of_single_step
 from estimator_runtime.loop.graph import ops, xla
 from estimator_runtime.loop.graph.subgraph import Subgraph
 from estimator_runtime.loop.packing.step import CannotPack, NothingToPack, PackedStep
@@ -100,7 +101,7 @@ class PackedRequest:
                     run_metadata=run_metadata,
                 )
         except tf.errors.OpError as error:
-            known = self._step.of_program(error)
+            known = of_single_step(error, self._step.step)
             if known is error:
                 raise
             raise known from None

@@ -7,7 +7,6 @@ at any step.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Container, Sequence
 
 import tensorflow as tf
@@ -26,7 +25,6 @@ from estimator_runtime.tf_internals import graphs, op_kinds
 
 tf1 = tf.compat.v1
 SCOPE = "packed_step"
-_COPY_NAME = re.compile(rf"\b{SCOPE}(_\d+)?/[\w./>-]+")
 
 
 class CannotPack(Exception):
@@ -46,6 +44,7 @@ class PackedStep:
             known.
 
     Attributes:
+        step: As given.
         count: The number of tensors that cross between tasks in the step.
         packed_count: The same number for its copy.
 
@@ -58,7 +57,7 @@ class PackedStep:
         self, step: Subgraph, task_of: Callable[[tf.Operation], str | None]
     ) -> None:
         _check(step)
-        self._graph = step.graph
+        self.step, self._graph = step, step.graph
         self._task_of = task_of
         self._copies: dict[str, tf.Operation] = {}
         # Tensors received in a task, by the tensor they replace and the task.
@@ -122,27 +121,6 @@ class PackedStep:
             self._copy_ops(after)
         found = [reads.get(tensor.name, self._copy(tensor)) for tensor in fetches]
         return found, [self._copies.get(op.name, op) for op in targets]
-
-    def of_program(self, error: tf.errors.OpError) -> tf.errors.OpError:
-        """Return an error of a copied op as the program's own op would have raised it.
-
-        Args:
-            error: An error raised by a session call.
-
-        Returns:
-            An error of the same class that names the program's op and where the program
-            created it; `error` itself if no copied op caused it.
-        """
-        names = {copy.name: name for name, copy in self._copies.items()}
-        raw = error.__context__  # does not name where ops were created
-        if getattr(error.op, "name", None) not in names:
-            return error
-        if not isinstance(raw, tf.errors.OpError):
-            return error
-        message = _COPY_NAME.sub(lambda m: names.get(m[0], m[0]), raw.message)
-        op = self._graph.get_operation_by_name(names[error.op.name])
-        message = graphs.interpolate_graph(message, self._graph)
-        return type(error)(op.node_def, op, message)
 
     def _copy(self, tensor: tf.Tensor) -> tf.Tensor:
         """Return the copy of a tensor, or the tensor itself if there is none."""

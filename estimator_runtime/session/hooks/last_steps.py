@@ -1,13 +1,10 @@
 """Makes the last checkpoint of a chief include the last steps of all trainers."""
 
 import functools
-import json
 import logging
-import os
-import pathlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
@@ -26,25 +23,7 @@ _POLL_SECS, _OFTEN_SECS, _LATER_POLL_SECS = 0.2, 1.0, 2.0
 # A trainer that is silent for so long is gone, with its machine or its network.
 _GONE_SECS = 15.0
 _WAIT_NAMED_AFTER_SECS = 5.0
-
-
-class _Note(NamedTuple):
-    """What a trainer says of its training.
-
-    Attributes:
-        number: The number of the training, from 1.
-        has_ended: Whether the trainer has ended it.
-        process: An id of the process of the trainer.
-    """
-
-    number: int
-    has_ended: bool
-    process: str
-
-    @property
-    def next(self) -> int:
-        """The number of the training that the trainer is in, or begins next."""
-        return self.number + self.has_ended
+_ended: set[str] = set()  # the tasks as which this process has ended a training
 
 
 def last_steps(
@@ -73,18 +52,6 @@ def _note_of(trainer: str) -> str:
     return f"estimator_runtime_training_of_{trainer.replace(' ', '_')}"
 
 
-def _this_process() -> str:
-    """Return an id that tells this process from that of the task before a restart."""
-    # After the name, which may have any character; see proc(5).
-    fields = pathlib.Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-    return f"{os.getpid()} {fields[19]}"
-
-
-def _parsed(text: str) -> _Note:
-    number, has_ended, process = json.loads(text)
-    return _Note(number, has_ended, process)
-
-
 class LastStepsHook(tf.compat.v1.train.SessionRunHook):
     """Leaves a note when this task has trained; a chief waits for those of the others.
 
@@ -94,10 +61,10 @@ class LastStepsHook(tf.compat.v1.train.SessionRunHook):
     does not wait for a worker that is not there, or has been silent for a while, nor
     once it is told to stop. A ps that does not answer ends the wait.
 
-    A program may train several times, while the ps lives on. So a note has the number
-    of the training. Only a trainer itself changes its note. A trainer that begins
-    another training takes the next number; one that was restarted takes part in the
-    same training again. A worker that is behind takes the number of the chief.
+    A program may train several times, while the ps lives on. So a note is a number: how
+    many trainings its trainer has ended. A trainer writes only its own note. One that
+    was restarted takes part in the training of the chief again; it is in a later one
+    only if its process has ended one.
 
     The `end` of this hook has to run before that of the hooks that save.
 
@@ -107,7 +74,6 @@ class LastStepsHook(tf.compat.v1.train.SessionRunHook):
         awaited: The trainers to wait for, name to address; empty unless in a chief.
         cluster: Job name to addresses, with at least one ps.
         config: The ConfigProto of the training's session, or None.
-        process: An id of this process; by default its pid and when it started.
         clock: Returns the time in seconds.
         sleep: Waits for some seconds.
 
@@ -122,12 +88,10 @@ class LastStepsHook(tf.compat.v1.train.SessionRunHook):
         awaited: Mapping[str, str],
         cluster: Mapping[str, Sequence[str]],
         config: tf.compat.v1.ConfigProto | None,
-        process: str | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._own, self._chief, self._awaited = own, chief, awaited
-        self._process = process or _this_process()
         self._on_ps = functools.partial(ps_notes.at_first_ps, cluster, config, _PS_SECS)
         self._limit_secs = waits.last_steps_secs()
         self._clock, self._sleep = clock, sleep
@@ -137,23 +101,24 @@ class LastStepsHook(tf.compat.v1.train.SessionRunHook):
     def after_create_session(
         self, session: tf.compat.v1.Session, coord: tf.train.Coordinator
     ) -> None:
-        """Note that this task trains."""
+        """Find out which training of the program this is."""
         try:
-            self._leave_note(has_ended=False)
+            self._count()
         except tf.errors.OpError as error:
-            _logger.warning("the first ps takes no notes: %s", error)
+            _logger.warning("the first ps has no notes: %s", error)
 
     def end(self, session: tf.compat.v1.Session) -> None:
-        """Leave the note of this task, and wait for those of the others."""
+        """Wait for the notes of the others, and leave the one of this task."""
         if request.is_requested():  # every ps may be about to end
             return
         reporting.expect_no_steps()
         try:
-            if not self._number:  # the ps took no note at the start
-                self._leave_note(has_ended=False)
+            self._count()
             self._wait()
             # After the wait: a chief that is killed in it has not trained yet.
-            self._leave_note(has_ended=True)
+            with self._on_ps() as notes:
+                notes.write(_note_of(self._own), str(self._number))
+            _ended.add(self._own)
         except tf.errors.OpError as error:
             _logger.warning(
                 "the first ps does not say which tasks still train; the last "
@@ -161,27 +126,18 @@ class LastStepsHook(tf.compat.v1.train.SessionRunHook):
                 error,
             )
 
-    def _leave_note(self, has_ended: bool) -> None:
+    def _count(self) -> None:
+        """Set the number of this training, unless it is known."""
+        if self._number:
+            return
+        names = _note_of(self._own), _note_of(self._chief)
         with self._on_ps() as notes:
-            if not self._number:
-                found = notes.read(*{_note_of(self._own), _note_of(self._chief)})
-                known = {name: _parsed(text) for name, text in found.items()}
-                self._number = self._number_after(
-                    known.get(_note_of(self._own)), known.get(_note_of(self._chief))
-                )
-            note = _Note(self._number, has_ended, self._process)
-            notes.write(_note_of(self._own), json.dumps(note))
-
-    def _number_after(self, own: _Note | None, chief: _Note | None) -> int:
-        """Return the number of a training that begins now, by the notes that exist."""
-        if own is None:
-            return chief.next if chief else 1
-        if own.process != self._process:  # this task was restarted
-            trains_in = chief.number if chief and not chief.has_ended else 0
-            return max(own.number, trains_in)
-        return max(own.next, chief.next if chief else 0)
+            found = notes.read(*set(names))
+        own, chief = (int(found.get(name, 0)) for name in names)
+        self._number = max(own + (self._own in _ended), chief + 1)
 
     def _wait(self) -> None:
+        """Wait until the others have ended this training."""
         start, is_named = self._clock(), False
         self._heard = dict.fromkeys(self._awaited, start)
         while (left := self._training()) and not request.is_requested():
@@ -212,13 +168,10 @@ class LastStepsHook(tf.compat.v1.train.SessionRunHook):
         if not there:
             return []
         with self._on_ps() as notes:
-            found = notes.read(*map(_note_of, there))
-        ended = {
-            name
-            for name in there
-            if (text := found.get(_note_of(name))) and _parsed(text).next > self._number
-        }
-        return [name for name in there if name not in ended]
+            ended = notes.read(*map(_note_of, there))
+        return [
+            name for name in there if int(ended.get(_note_of(name), 0)) < self._number
+        ]
 
     def _there(self) -> list[str]:
         """Return the awaited trainers that run, without those that are gone."""

@@ -13,18 +13,15 @@ import tensorflow as tf
 from estimator_runtime import reporting
 from estimator_runtime.checkpoint import interval
 from estimator_runtime.checkpoint.hook import asynchronous
-from estimator_runtime.config.role import TaskType
-from estimator_runtime.distributed import peers
 from estimator_runtime.output import metrics_file, progress_bar
 from estimator_runtime.session.hooks.progress import ProgressHook, WatchedHook
-from estimator_runtime.session.hooks.step_rate import StepRateHook, TaskRateHook
+from estimator_runtime.session.hooks.step_rate import StepRateHook
 from estimator_runtime.session.settings import SessionSettings, is_on
 from estimator_runtime.tf_internals import hooks as tf_hooks
 from estimator_runtime.tf_internals import sessions
 
 _train = tf.compat.v1.train
 _Hook: TypeAlias = tf.compat.v1.train.SessionRunHook
-_TRAINERS = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
 
 
 def all_hooks(
@@ -45,15 +42,15 @@ def all_hooks(
         program: The program's hooks for every task.
     """
     if not settings.is_chief:
-        return [*first, *program, *_task_rate(settings)]
+        return [*first, *program]
     options = settings.options
     hooks = asynchronous(
-        [*first, *chief_only, *_chief_hooks(settings, program), *program],
+        [*first, *chief_only, *_chief_hooks(settings), *program],
         creator,
         is_async=options.async_checkpoint,
         overhead=options.checkpoint_overhead,
     )
-    return [*hooks, *_progress(settings, hooks), *_task_rate(settings)]
+    return [*hooks, *_progress(settings, hooks)]
 
 
 def launcher_reports(
@@ -74,11 +71,9 @@ def launcher_reports(
     return [ProgressHook(hooks, path, trains_alone=is_alone)]
 
 
-def batches_per_step(hooks: Sequence[_Hook]) -> int | None:
-    """Return how many batches a SyncReplicasOptimizer aggregates, or None."""
-    synchronous = tf_hooks.SyncReplicasOptimizerHook
-    found = [each for each in hooks if isinstance(each, synchronous)]
-    return found[-1]._sync_optimizer._replicas_to_aggregate if found else None
+def is_synchronous(hooks: Sequence[_Hook]) -> bool:
+    """Return whether the program trains with a SyncReplicasOptimizer."""
+    return any(isinstance(each, tf_hooks.SyncReplicasOptimizerHook) for each in hooks)
 
 
 def ignores_overhead(settings: SessionSettings, hooks: Sequence[_Hook]) -> bool:
@@ -95,7 +90,7 @@ def ignores_overhead(settings: SessionSettings, hooks: Sequence[_Hook]) -> bool:
     return settings.options.checkpoint_overhead is not None and not follows
 
 
-def _chief_hooks(settings: SessionSettings, program: Sequence[_Hook]) -> list[_Hook]:
+def _chief_hooks(settings: SessionSettings) -> list[_Hook]:
     """Return the hooks that log, summarize and save, in TensorFlow's order."""
     folder = settings.summary_folder
     every_steps, every_secs = (
@@ -105,11 +100,7 @@ def _chief_hooks(settings: SessionSettings, program: Sequence[_Hook]) -> list[_H
     hooks: list[_Hook] = []
     if folder and is_on(settings.log_step_count_steps):
         hooks.append(
-            StepRateHook(
-                output_dir=folder,
-                every_n_steps=settings.log_step_count_steps,
-                batches_per_step=batches_per_step(program) or 1,
-            )
+            StepRateHook(output_dir=folder, every_n_steps=settings.log_step_count_steps)
         )
     if folder and (is_on(every_steps) or is_on(every_secs)):
         hooks.append(
@@ -149,16 +140,3 @@ def _progress(settings: SessionSettings, hooks: Sequence[_Hook]) -> list[_Hook]:
     if not displays:
         return []
     return [WatchedHook(list(hooks), settings.checkpoint_dir, displays)]
-
-
-def _task_rate(settings: SessionSettings) -> list[_Hook]:
-    """Return the hook for a task's own step rate.
-
-    A chief has one only if other tasks train too.
-    """
-    every_n_steps = settings.log_step_count_steps
-    cluster = peers.this_task().cluster if settings.master else {}
-    is_alone = len(peers.tasks(cluster, _TRAINERS)) < 2
-    if not is_on(every_n_steps) or (settings.is_chief and is_alone):
-        return []
-    return [TaskRateHook(every_n_steps)]

@@ -199,7 +199,7 @@ def test_a_run_that_dies_while_it_saves_a_step_again_does_not_go_on_from_the_old
         if saves_by == "a snapshot":
             series.add(20, write, 4)
         else:
-            series.add_saved(20, lambda: write(f"{prefix}-20"), 4)
+            series.add_saved(20, lambda: write(f"{prefix}-20"))
 
     before = content(ckpt)
     calls, _ = disk.run(save)
@@ -234,7 +234,7 @@ def test_a_saver_that_finds_the_disk_full_leaves_the_old_one_of_that_step(ckpt):
         of_its_own = SaverTarget(session, saver, prefix, has_graph=False)
         series = Series(saver, prefix)
         for save in (
-            lambda: series.add_saved(20, lambda: saver.save(session, prefix), 4),
+            lambda: series.add_saved(20, lambda: saver.save(session, prefix)),
             lambda: of_its_own.save(20),
         ):
             with pytest.raises(CheckpointError, match="No space left"):

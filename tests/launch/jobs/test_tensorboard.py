@@ -11,7 +11,7 @@ import pytest
 
 _PROGRAM = Path(__file__).parents[1] / "programs" / "train.py"
 _ADDRESS = r"TensorBoard: http://127\.0\.0\.1:(\d+)/$"
-_RATES = {"global_step/sec", "examples/sec"}
+_RATES = {"global_step/sec"}
 _CHECKPOINTS = {"checkpoint/blocked_secs", "checkpoint/write_secs"}
 
 

@@ -346,6 +346,18 @@ def test_a_loss_that_becomes_nan_ends_the_training_at_the_same_step(cluster):
     assert len(seen[0]) > 1
 
 
+def test_an_error_of_a_packed_step_names_the_op_of_the_program(cluster):
+    def model(features):
+        net = dense(dense(features["x"], 8, "first"), 8, "second")
+        return loss_of(tf.gather(net, tf.range(99), name="mine"), tf.ones([99]))
+
+    with pytest.raises(tf.errors.InvalidArgumentError) as raised:
+        run(cluster, model, pack=True)
+    assert raised.value.op.name == "mine"
+    assert "packed_step/" not in raised.value.message
+    assert "in model\n" in raised.value.message
+
+
 def test_a_step_with_feeds_is_packed_where_they_are_placeholders(cluster):
     fed = {}
 

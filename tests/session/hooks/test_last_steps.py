@@ -137,14 +137,13 @@ class Cluster:
     def ask_all(self, names, question):
         return [self.answers[name] for name in names]
 
-    def hook(self, own, *awaited, process="first"):
+    def hook(self, own, *awaited):
         return LastStepsHook(
             own,
             "chief 0",
             {name: name for name in awaited},
             {},
             None,
-            process=process,
             clock=lambda: sum(self.slept),
             sleep=self.slept.append,
         )
@@ -155,6 +154,7 @@ def seen(monkeypatch):
     seen = Cluster()
     monkeypatch.setattr(ps_notes, "at_first_ps", seen.at_first_ps)
     monkeypatch.setattr(peers, "ask_all", seen.ask_all)
+    monkeypatch.setattr(last_steps, "_ended", set())
     return seen
 
 
@@ -164,13 +164,19 @@ def begun(*hooks):
     return hooks
 
 
+def restarted(hook):
+    """Return a hook of a task, whose process is a new one."""
+    last_steps._ended.discard(hook._own)
+    return hook
+
+
 def test_a_worker_ends_in_order_without_the_ps_that_takes_the_notes(seen, caplog):
     seen.failures = [0, 1]
     worker = seen.hook("worker 0")
     worker.after_create_session(None, None)
     worker.end(None)
     assert lines(caplog) == [
-        "the first ps takes no notes: as of a ps",
+        "the first ps has no notes: as of a ps",
         "the first ps does not say which tasks still train; the last checkpoint may not "
         "have all their steps: as of a ps",
     ]
@@ -207,11 +213,7 @@ def test_a_chief_does_not_wait_for_a_worker_that_has_ended(seen):
 def test_a_chief_that_is_restarted_does_not_wait_for_a_worker_that_has_ended(seen):
     _, worker = begun(seen.hook("chief 0", "worker 0"), seen.hook("worker 0"))
     worker.end(None)
-    [chief] = begun(seen.hook("chief 0", "worker 0", process="second"))
-    chief.end(None)
-    assert seen.slept == []
-    # Killed in its last save, and so restarted once more.
-    [chief] = begun(seen.hook("chief 0", "worker 0", process="third"))
+    [chief] = begun(restarted(seen.hook("chief 0", "worker 0")))
     chief.end(None)
     assert seen.slept == []
 
@@ -219,12 +221,12 @@ def test_a_chief_that_is_restarted_does_not_wait_for_a_worker_that_has_ended(see
 def test_a_worker_that_is_restarted_after_its_end_is_waited_for_in_each_training(seen):
     chief, worker = begun(seen.hook("chief 0", "worker 0"), seen.hook("worker 0"))
     worker.end(None)
-    [worker] = begun(seen.hook("worker 0", process="second"))
+    [worker] = begun(restarted(seen.hook("worker 0")))
     worker.end(None)
     chief.end(None)
     assert seen.slept == []
     [chief] = begun(seen.hook("chief 0", "worker 0"))
-    begun(seen.hook("worker 0", process="second"))
+    begun(seen.hook("worker 0"))
     chief.end(None)
     assert sum(seen.slept) == pytest.approx(300, abs=2)
 
