@@ -81,7 +81,7 @@ class Reported:
 _TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("pid", "step", "steps_here", "hidden"), (int,)),
     **dict.fromkeys(("trained", "last_step"), (int, NoneType)),
-    **dict.fromkeys(("model_dir", "checkpoint_dir", "doing"), (str,)),
+    **dict.fromkeys(("model_dir", "checkpoint_dir", "doing", "explanation"), (str,)),
     **dict.fromkeys(("best_metric",), (str, NoneType)),
     **dict.fromkeys(("error", "unfinished"), (list,)),
     **dict.fromkeys(("metrics", "stalled"), (dict,)),

@@ -76,6 +76,8 @@ class Screen:
             has_rows = settings.progress != "none" and console.is_terminal
             level = settings.log_level or ("warning" if has_rows else "debug")
         self._level = level
+        is_all_wanted = settings.is_verbose or settings.log_level == levels.LEVELS[0]
+        self._hides_frames = not (is_all_wanted or console.as_json)
         # By task, as a message may have several lines.
         self._levels: dict[Task, LevelFilter] = {}
         self._below_count = self._warning_count = 0
@@ -88,7 +90,9 @@ class Screen:
 
     def write(self, task: Task, line: str, is_error: bool) -> None:
         """Show a line of a task, unless it is an error line below the wanted level."""
-        level = self._levels.setdefault(task, LevelFilter(self._level))
+        level = self._levels.setdefault(
+            task, LevelFilter(self._level, self._hides_frames)
+        )
         if is_error and level.hides(line):
             self._below_count += 1
             return
