@@ -20,11 +20,6 @@ _OF_PROTO = re.compile(r"\s|\w+: |.*[{}]")
 _SECOND = re.compile(r" \S|\t|Instructions for updating:$")
 # TensorFlow's deprecation warnings have them on the lines after this one.
 _INSTRUCTIONS = "Instructions for updating:"
-# A frame that is not of the program, in a traceback or in a message of TensorFlow's.
-_LIBRARY_FRAME = re.compile(
-    r'( +)File ".*(/(site-packages|dist-packages|estimator_runtime)/'
-    r"|__autograph_generated)"
-)
 _TRACEBACK = "Traceback (most recent call last):"
 
 
@@ -49,19 +44,15 @@ class LevelFilter:
 
     Args:
         lowest: The lowest level that is shown; see `LEVELS`.
-        hides_frames: Whether to hide frames of libraries in tracebacks.
     """
 
-    def __init__(self, lowest: str, hides_frames: bool = False) -> None:
-        self._lowest, self._hides_frames = LEVELS.index(lowest), hides_frames
-        self._indentation: str | None = None  # of the hidden frame above, if any
+    def __init__(self, lowest: str) -> None:
+        self._lowest = LEVELS.index(lowest)
         # Of the hidden message: its last line, its lines, and its open braces.
         self._last, self._lines, self._open = "", 0, 0
 
     def hides(self, line: str) -> bool:
         """Return whether a line is hidden; call it for each line, in their order."""
-        if self._hides_frames and self._is_of_library(line):
-            return True
         level = level_of(line)
         if level is None:
             is_hidden = self._continues(line)
@@ -72,14 +63,6 @@ class LevelFilter:
         self._lines = self._lines + 1 if is_hidden else 0
         self._open += line.count("{") - line.count("}")
         return is_hidden
-
-    def _is_of_library(self, line: str) -> bool:
-        """Return whether a line is a frame of a library, or source code below one."""
-        if frame := _LIBRARY_FRAME.match(line):
-            self._indentation = frame[1]
-        elif self._indentation and not line.startswith(f"{self._indentation} "):
-            self._indentation = None
-        return self._indentation is not None
 
     def _continues(self, line: str) -> bool:
         """Return whether a line without a level continues a hidden message."""

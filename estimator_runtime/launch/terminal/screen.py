@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from estimator_runtime.config.options import OPTIONS
 from estimator_runtime.launch.terminal import levels
+from estimator_runtime.launch.terminal.frames import LibraryFrames
 from estimator_runtime.launch.terminal.levels import LevelFilter
 from estimator_runtime.output import log_filter
 from estimator_runtime.output.terminal import time_left
@@ -80,6 +81,7 @@ class Screen:
         self._hides_frames = not (is_all_wanted or console.as_json)
         # By task, as a message may have several lines.
         self._levels: dict[Task, LevelFilter] = {}
+        self._frames: dict[Task, LibraryFrames] = {}
         self._below_count = self._warning_count = 0
         self._shown_at: float | None = None
         self._step = 0
@@ -89,11 +91,15 @@ class Screen:
         self.console.introduce(names)
 
     def write(self, task: Task, line: str, is_error: bool) -> None:
-        """Show a line of a task, unless it is an error line below the wanted level."""
-        level = self._levels.setdefault(
-            task, LevelFilter(self._level, self._hides_frames)
-        )
-        if is_error and level.hides(line):
+        """Show a line of a task.
+
+        A line of standard error that is below the wanted level, or a frame of a
+        library, is only in the log.
+        """
+        level = self._levels.setdefault(task, LevelFilter(self._level))
+        frames = self._frames.setdefault(task, LibraryFrames())
+        hides = (frames.has, level.hides) if self._hides_frames else (level.hides,)
+        if is_error and any(hidden(line) for hidden in hides):
             self._below_count += 1
             return
         self.console.write(str(task), line, is_error)

@@ -50,30 +50,6 @@ def test_a_traceback_that_a_hidden_line_interrupts_is_shown_whole():
     assert shown == lines
 
 
-def test_frames_of_libraries_are_hidden_and_those_of_the_program_are_shown():
-    of_program = [
-        "Traceback (most recent call last):",
-        '  File "/home/me/train.py", line 9, in <module>',
-        "    train()",
-        "ValueError: in user code:",
-        "",
-        '    File "/home/me/train.py", line 3, in model_fn  *',
-        "        loss()",
-        "    ValueError: no loss",
-    ]
-    of_library = [
-        '  File "/venv/lib/python3.11/site-packages/tensorflow/a.py", line 1, in run',
-        "    return self.run(",
-        "           ^^^^^^^^",
-        '  File "/tmp/__autograph_generated_filez.py", line 13, in tf__call',
-        "    net = call(",
-    ]
-    lines = [*of_program[:3], *of_library, *of_program[3:]]
-    shown = levels.LevelFilter("debug", hides_frames=True)
-    assert [line for line in lines if not shown.hides(line)] == of_program
-    assert not any(map(levels.LevelFilter("debug").hides, lines))
-
-
 def test_a_hidden_line_with_a_stray_bracket_hides_no_line_after_it():
     hidden = levels.LevelFilter("warning")
     for stray in ("INFO:root:connecting :(", "INFO:root:step [10/100", "INFO:a:b {"):
