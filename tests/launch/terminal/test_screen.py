@@ -178,8 +178,8 @@ def test_only_warnings_are_above_the_rows_of_a_terminal_unless_more_is_wanted(
 def test_frames_of_libraries_are_shown_only_where_everything_is(settings, has_frames):
     screen, stream = _screen(**settings)
     frame = '  File "/venv/lib/python3.11/site-packages/a.py", line 1, in run'
-    for line in ("Traceback (most recent call last):", frame, "ValueError: b"):
-        screen.write(_CHIEF, line, is_error=True)
+    for each in ("Traceback (most recent call last):", frame, "ValueError: b"):
+        screen.write(_CHIEF, each, is_error=True)
     screen.close()
     screen.console.flush()
     assert (frame in stream.getvalue()) == has_frames
