@@ -214,10 +214,11 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
                 if isinstance(creator, DisowningCreator):
                     creator.disown_values()
                 reads = isinstance(creator, RestoringCreator) and creator.checkpoint_dir
-                if reads:
-                    # A launcher searches it for all its tasks.
-                    folder = None if reporting.is_on() else creator.checkpoint_dir
-                    nan_scan.add_note(exception_value, folder, nan_step)
+                # A launcher searches the folder for all its tasks.
+                if reporting.is_on():
+                    nan_scan.add_note(exception_value, None, nan_step)
+                elif reads:
+                    nan_scan.add_note(exception_value, creator.checkpoint_dir, nan_step)
 
     def _step(self) -> int | None:
         """Return the global step of a session in this process; None if unknown."""

@@ -64,6 +64,7 @@ def test_a_chief_does_not_save_the_nan_of_a_worker(launch, tmp_path):
         "estimator-runtime: worker 0 ended with NanLossDuringTrainingError (exit status "
         "1): not restarted, as a restart would end the same way"
     ) in job.text
+    assert "\n  The loss is NaN" in job.text
     assert _weights(tmp_path) == {0: 0.0}
     assert job.text.endswith(f"newest good checkpoint: {tmp_path}/model/model.ckpt-0\n")
 
