@@ -14,6 +14,7 @@ have a meaning of their own:
   loaded, which takes long from a slow disk.
 * "stalled": the training has taken no step for so many seconds. Then standard error
   shows where its threads are.
+* "explanation": what the last lines of the job say of the error that ends the task.
 * "ending": the last report. No Python thread runs while the process exits.
 
 Standard library only, because it starts before TensorFlow is imported. Reports are sent
@@ -57,6 +58,8 @@ FRAMEWORKS = frozenset(
 )
 _OURS = os.path.join(os.path.dirname(__file__), "")
 _LIBRARY = os.path.join(sysconfig.get_path("stdlib"), "")
+# The limit of an explanation.
+_MOST_CHARS = 10_000
 
 
 class Reporter:
@@ -208,6 +211,11 @@ def send_error(error: type[BaseException]) -> None:
         if each is error or each.__module__.partition(".")[0] in _PACKAGES
     ]
     send(error=names)
+
+
+def send_explanation(text: str) -> None:
+    """Send what the last lines of the job say of the error that ends this task."""
+    send(explanation=text[:_MOST_CHARS])
 
 
 def progress(**values: Any) -> None:

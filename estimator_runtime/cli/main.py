@@ -60,6 +60,7 @@ def main(argv: list[str] | None = None) -> int:
         return _print(options)
     except EstimatorRuntimeError as error:
         reporting.send_error(type(error))
+        reporting.send_explanation(str(error))
         print(f"{NAME}: error: {printable(str(error))}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
 

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import difflib
 import math
 import os
 import sys
@@ -11,6 +12,9 @@ from typing import Any, NoReturn
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
 
 NAME = "estimator-runtime"
+# The ratio from which on an unknown option is a mistyped one: above that of --steps, an
+# option of many scripts, and --steps-per-run.
+_SIMILAR = 0.8
 EXIT_STATUSES = """\
 exit status:
   0  success
@@ -140,6 +144,10 @@ def check_first(
 def unknown_argument(argument: str, parser: Parser) -> UsageError:
     """Return the error about an argument that the parser of a command does not know."""
     is_option = argument.startswith("-")
+    given = argument.partition("=")[0].replace("_", "-")
+    known = parser._option_string_actions
+    for similar in difflib.get_close_matches(given, known, n=1, cutoff=_SIMILAR):
+        return UsageError(f"unknown option {argument!r}; did you mean {similar}?")
     problem = f"{'unknown option' if is_option else 'unexpected argument'} {argument!r}"
     lists = f"'{parser.prog} --help'"
     if is_option and parser.get_default("takes_program"):
@@ -150,15 +158,28 @@ def unknown_argument(argument: str, parser: Parser) -> UsageError:
     return UsageError(f"{problem}; see {lists}")
 
 
-def misplaced_option(arguments: Sequence[str], parser: Parser) -> str | None:
+def misplaced_option(
+    arguments: Sequence[str], parser: Parser, script: str
+) -> str | None:
     """Return a line about the first of a script's arguments that is an option of ours.
 
-    It is None if `parser`, that of the command, has none of them.
+    It is None if `parser`, that of the command, has none of them, or the script names
+    it, as then it may have that option too.
+
+    Args:
+        arguments: The arguments of the script.
+        parser: The parser of the command.
+        script: The path of the script. If it is no file, it is not known what it names.
     """
     ours = next(filter(parser.has_option, arguments), None)
-    if ours is None:
+    # What a pipe has can be read only once.
+    if ours is None or not os.path.isfile(script):
         return None
+    option = ours.partition("=")[0]
+    with open(script, errors="replace") as file:
+        if option.lstrip("-").replace("-", "_") in file.read().replace("-", "_"):
+            return None
     return (
-        f"the script was given {ours!r}, which stands after it; if it is for "
+        f"the script was given {option!r}, which stands after it; if it is for "
         f"'{parser.prog}', put it before the script"
     )

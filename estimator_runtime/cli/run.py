@@ -85,6 +85,10 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
         mode.add_package(program)
     is_cluster = run_flags.is_cluster_wanted(options)
     is_import_spared = garbage_collector.is_wanted(os.environ)
+    is_task = reporting.VARIABLE in os.environ
+    file = f"{program.replace('.', os.sep)}.py" if options.is_module else program
+    if not is_task and (hint := misplaced_option(arguments, parser, file)):
+        sys.stderr.write(f"{NAME}: {hint}\n")
     if is_cluster:
         if not options.is_module:
             script.check_rereadable(program)
@@ -105,11 +109,10 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
         patch.schedule([PROGRAM_SESSION], are_required=False)
     if is_import_spared:
         garbage_collector.spare_import()
-    return _run_here(parser, run, program, arguments)
+    return _run_here(run, program, arguments)
 
 
 def _run_here(
-    parser: Parser,
     run: Callable[[str, Sequence[str]], int],
     program: str,
     arguments: Sequence[str],
@@ -120,9 +123,6 @@ def _run_here(
         is_held_up = script.waits_at_exit(None)
     except SystemExit as error:
         code = 0 if error.code is None else error.code
-        # As argparse, and absl, end a program whose arguments they refuse.
-        if code in (1, 2) and (hint := misplaced_option(arguments, parser)):
-            sys.stderr.write(f"{NAME}: {hint}\n")
         # Python prints what is no number.
         if not isinstance(code, int) or not script.waits_at_exit(error):
             raise

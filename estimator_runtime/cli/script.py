@@ -16,18 +16,18 @@ import contextlib
 import importlib.util
 import itertools
 import os
-import re
 import runpy
 import signal
 import sys
 import traceback
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 from typing import Any, NoReturn
 
 from estimator_runtime import reporting
 from estimator_runtime.checkpoint.save import writer
+from estimator_runtime.cli import explanation
 from estimator_runtime.config import tf1_mode as mode
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
 from estimator_runtime.output import log_filter
@@ -39,10 +39,6 @@ _CLOSE_SECS = 0.5
 _PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 _PYTHONS_HOOK = sys.__excepthook__
 _NAN_LOSS = "NanLossDuringTrainingError"
-# Lines of a message of TensorFlow's that stand before the reason.
-_BEFORE_REASON = re.compile(
-    r"(?:[A-Z_]+: )?From /job:|\d+ root error\(s\) found|Graph execution error|=*$"
-)
 
 
 def check_script(path: str) -> None:
@@ -378,14 +374,20 @@ def report(failure: BaseException) -> int:
     is_default = sys.excepthook is _PYTHONS_HOOK
     if is_default and (place := _place_of_setting(failure)):
         _write(f"estimator-runtime: error: {place}: {failure}\n")
+        reporting.send_explanation(f"{place}: {failure}")
         return 1
     is_stop_reported = is_default and _report_stop(failure)
     if is_default and type(failure).__name__ == _NAN_LOSS:
         # What to do stands in a note. The frames of libraries would hide it.
-        failure.__traceback__ = _program_part(failure.__traceback__)
+        failure.__traceback__ = explanation.program_part(failure.__traceback__)
+    if is_default and explanation.is_raised_again(failure):
+        failure.__suppress_context__ = True
     hook_failure = None if is_stop_reported else _call_hook(failure)
-    if is_default and not is_stop_reported and (text := summary_of(failure)):
-        _write(f"estimator-runtime: error: {text}\n")
+    if not is_stop_reported:
+        text = explanation.summary_of(failure)
+        if is_default and text:
+            _write(f"estimator-runtime: error: {text}\n")
+        reporting.send_explanation(text or explanation.shortened(failure))
     if _may_be_of_version_1(failure):
         remedy = (
             "put --tf1 before the script"
@@ -421,77 +423,6 @@ def _place_of_setting(failure: BaseException) -> str | None:
         return None
     frame, line = (of_program or frames[:1])[-1]
     return f"{frame.f_code.co_filename}:{line}"
-
-
-def _program_part(part: types.TracebackType | None) -> types.TracebackType | None:
-    """Return a traceback with the frames of the program only."""
-    if part is None:
-        return None
-    rest = _program_part(part.tb_next)
-    if not reporting.is_of_program(part.tb_frame):
-        return rest
-    return types.TracebackType(rest, part.tb_frame, part.tb_lasti, part.tb_lineno)
-
-
-def _features(frames: Iterable[types.FrameType]) -> str:
-    """Return the names of the features that the first frame with a dict of them has."""
-    given = (frame.f_locals.get("features") for frame in frames)
-    names = next((list(each) for each in given if isinstance(each, dict)), [])
-    return ", ".join(map(repr, names))
-
-
-def _is_inside_framework(frames: Sequence[types.FrameType]) -> bool:
-    """Return whether a framework, or a library below one, has raised an exception."""
-    modules = [str(frame.f_globals.get("__name__")) for frame in frames]
-    if reporting.FRAMEWORKS.isdisjoint(each.partition(".")[0] for each in modules):
-        return False
-    # Code that AutoGraph has made of a framework's has a file that is not installed.
-    last = frames[-1]
-    file = last.f_code.co_filename
-    return not (reporting.is_of_program(last) and reporting.is_file_of_program(file))
-
-
-def summary_of(failure: BaseException) -> str | None:
-    """Return in one line what a framework has raised, and at which line of the program.
-
-    It is the last line, so that nobody has to look for it in a hundred lines of
-    TensorFlow. None if the program or a library that it called has raised the
-    exception without a framework in between, or a note explains it.
-    """
-    if getattr(failure, "__notes__", ()):
-        return None
-    frames = list(traceback.walk_tb(failure.__traceback__))
-    if not _is_inside_framework([frame for frame, _ in frames]):
-        return None
-    what = _reason(failure)
-    # Where the program runs the op, or rather where it has made it, if that is known.
-    made_at = getattr(getattr(failure, "op", None), "traceback", None) or ()
-    places = [
-        f"{frame.filename}:{frame.lineno}, in {frame.name}: "
-        for frame in (*traceback.extract_tb(failure.__traceback__), *made_at)
-        if reporting.is_file_of_program(frame.filename)
-        and "__autograph_generated_file" not in frame.filename
-    ]
-    if "is not in features dictionary" in what:
-        what += f" The input_fn gives these: {_features(frame for frame, _ in frames)}."
-    return f"{''.join(places[-1:])}{type(failure).__name__}: {what}"
-
-
-def _reason(failure: BaseException) -> str:
-    """Return the line of a message that says why; TensorFlow writes it anywhere."""
-    errors: Any = sys.modules.get("tensorflow.python.framework.errors_impl")
-    if errors is not None and isinstance(failure, errors.OpError):
-        # The session raises an error with a longer message while it handles the first.
-        first = failure.__context__
-        texts = [first.message] if isinstance(first, errors.OpError) else []
-        texts.append(failure.message)
-    else:
-        texts = [str(failure)]
-    lines = [line.strip() for text in texts for line in str(text).splitlines()]
-    if lines and lines[0] == "in user code:":  # AutoGraph's, with the reason at the end
-        last = list(filter(None, lines))[-1]
-        return last.removeprefix(f"{type(failure).__name__}: ")
-    return next((line for line in lines if not _BEFORE_REASON.match(line)), "")
 
 
 def _may_be_of_version_1(failure: BaseException) -> bool:

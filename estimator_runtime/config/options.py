@@ -385,7 +385,8 @@ class OwnOptions:
         merged = {**self._own_options, **options}
         own = {n: v for n, v in merged.items() if v is not None}
         TrainingOptions.from_environ(**own)  # refuses what does not go together
-        self._own_options = own
+        if own != self._own_options:  # else TensorFlow would log it in "Using config"
+            self._own_options = own
 
 
 for _each in OPTIONS.values():

@@ -213,9 +213,11 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
                 creator = self._coordinated_creator._session_creator
                 if isinstance(creator, DisowningCreator):
                     creator.disown_values()
-                # A launcher logs it for all its tasks.
                 reads = isinstance(creator, RestoringCreator) and creator.checkpoint_dir
-                if reads and not reporting.is_on():
+                # A launcher searches the folder for all its tasks.
+                if reporting.is_on():
+                    nan_scan.add_note(exception_value, None, nan_step)
+                elif reads:
                     nan_scan.add_note(exception_value, creator.checkpoint_dir, nan_step)
 
     def _step(self) -> int | None:

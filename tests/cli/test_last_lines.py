@@ -8,7 +8,7 @@ import textwrap
 import pytest
 from tensorflow.python.framework import errors_impl
 
-from estimator_runtime.cli.script import summary_of
+from estimator_runtime.cli.explanation import summary_of
 
 
 def run(arguments, folder, **variables):

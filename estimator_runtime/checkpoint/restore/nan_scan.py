@@ -29,17 +29,20 @@ _REMEDY = (
 LOOKING = "a loss was NaN: searching the checkpoints in %s for NaN"
 
 
-def add_note(error: Exception, folder: str, step: int | None) -> None:
+def add_note(error: Exception, folder: str | None, step: int | None) -> None:
     """Add a note to an exception: the step, the newest good checkpoint, what to try.
 
     Python 3.10 has no notes. There, the text is logged as an error.
 
     Args:
         error: The exception that a NaN loss has raised.
-        folder: The model directory. Nothing may write to it meanwhile.
+        folder: The model directory. Nothing may write to it meanwhile. None if a
+            launcher searches it, and the note has no checkpoint.
         step: The global step after the NaN, or None if unknown.
     """
-    if not is_local(folder):
+    if folder is None:
+        note = ""
+    elif not is_local(folder):
         note = newest_as_text(None, unknown=f"as only TensorFlow reads {folder}")
     else:
         folder = os.path.realpath(folder)

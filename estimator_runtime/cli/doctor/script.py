@@ -19,6 +19,13 @@ _SUMMARIES = tuple(
 )
 _WRITER = "tensorflow.summary.create_file_writer"
 _DROPOUT = "tensorflow.nn.dropout"
+# What to install for modules of another name.
+_PACKAGES = {
+    "PIL": "pillow",
+    "cv2": "opencv-python",
+    "sklearn": "scikit-learn",
+    "yaml": "PyYAML",
+}
 
 
 def check_script(subject: Subject) -> Iterator[Finding]:
@@ -67,15 +74,18 @@ def _check_modules(program: Program, is_version_1: bool) -> Iterator[Finding]:
                 continue
             reported.add(package)
             is_beside = is_package_beside(package, program.folder)
-            remedy = "install the package that has it"
+            installed = _PACKAGES.get(package, "the package that has it")
+            text = f"there is no module {module} here; install {installed}"
             if package == "imp":  # which Python 3.12 has removed
-                remedy = "run it with --tf1"
+                text = f"there is no module {module} here; run it with --tf1"
             elif is_beside:
-                remedy = "to find it in the parent folder, use -m or PYTHONPATH"
-            text = f"{source.file}:{line}: there is no module {module} here; {remedy}"
+                text = (
+                    f"module {module} is in the parent folder, where -m and PYTHONPATH "
+                    "find it"
+                )
             # A program that changes sys.path may find it.
             state = NOTE if changes_path or is_beside else PROBLEM
-            yield Finding(state, text)
+            yield Finding(state, f"{source.file}:{line}: {text}")
 
 
 def _check_version_1(

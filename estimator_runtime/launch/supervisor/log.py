@@ -18,8 +18,11 @@ from estimator_runtime.checkpoint.tensor_bundle.regular_files import opener
 from estimator_runtime.launch.supervisor.file_worker import FileWorker
 from estimator_runtime.launch.task import Task
 
-# The tail of all lines, and the part of each, that is kept in memory.
-_TAIL_LINES, _TAIL_CHARS = 300, 4096
+# How much of a line is kept in memory.
+_TAIL_CHARS = 4096
+# Lines that an excerpt has of a program without a traceback; of the last frames of a
+# traceback; and of the message below them, which ends where nobody can tell.
+_TAIL_LINES, _FRAME_LINES, _MESSAGE_LINES = 5, 12, 15
 # A file with this many bytes is renamed, and a new one begun: its disk, on which
 # checkpoints may need room too, has no more than twice as many of each task.
 _MOST_BYTES = 64 << 20
@@ -30,9 +33,11 @@ _EARLIER = ".1"  # ends the name of the renamed file
 _MANY, _MAX_WAITING, _PER_LINE = 1 << 20, 8 << 20, 100
 # How long the end of a job waits for the last lines to be written.
 _FLUSH_SECS = 15.0
-_EXCERPT_LINES = 20
 _TRACEBACK = "Traceback (most recent call last):"
 _OUR_ERROR = "estimator-runtime: error: "
+# A frame; or what begins the message of an error in code that AutoGraph has converted,
+# whose indented lines are further frames, with the reason at their end.
+_IN_TRACEBACK = re.compile(r" |.*: in user code:$")
 # Begins the line that stands before the lines of each run.
 START_MARK = "estimator-runtime: "
 # Lines that TensorFlow, absl, gRPC and this package write in any run. They are never
@@ -66,20 +71,27 @@ class TaskLog:
         self._task, self._say, self._most_bytes = task, say, most_bytes
         self.path: str | None = None
         self._lacks_lines = False
-        # The last lines of the current run.
-        self._tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
+        self._excerpt, self._explanation = Excerpt(), tuple[str, ...]()
 
     def keep(self, line: str) -> None:
         """Keep a line for `excerpt`, without touching the file."""
-        self._tail.append(line[:_TAIL_CHARS])
+        self._excerpt.add(line[:_TAIL_CHARS])
+
+    def explain(self, text: str) -> None:
+        """Keep what the task itself reports of the error that ends it."""
+        self._explanation = tuple(text.splitlines())
 
     def start_run(self) -> None:
         """Start a new run: `excerpt` then covers no lines of earlier runs."""
-        self._tail.clear()
+        self._excerpt, self._explanation = Excerpt(), ()
 
     def excerpt(self) -> tuple[str, ...]:
-        """Return the last lines that say why the task failed."""
-        return excerpt(list(self._tail))
+        """Return the lines that say why the task failed.
+
+        They are what the task has reported, which nothing that it prints can hide. A
+        program that handles its error itself reports none; its log has to do.
+        """
+        return self._explanation or self._excerpt.lines()
 
     def leave_out(self, why: str) -> None:
         """Tell the user, once, that the file lacks lines."""
@@ -228,23 +240,42 @@ class Logs:
         self._taken += taken
 
 
-def excerpt(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return those of the last lines of a program that say why it failed.
+class Excerpt:
+    """Those lines of a program that say why it failed.
 
-    That is what follows the last Python traceback or error of this package, shortened
-    in its middle; or else the last lines. Routine output of TensorFlow, which may stand
-    between the lines of a traceback, is left out.
+    They are the last Python traceback or error of this package, whatever follows it; or
+    else the last lines. Routine output of TensorFlow, which may stand between the lines
+    of a traceback, is left out.
     """
-    telling = [line for line in lines if line.strip() and not _NOISE.match(line)]
-    for index in range(len(telling) - 1, -1, -1):
-        if telling[index] == _TRACEBACK or telling[index].startswith(_OUR_ERROR):
-            return _shorten(telling[index:])
-    return tuple(telling[-5:])
 
+    def __init__(self) -> None:
+        self._tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
+        self._start("")
 
-def _shorten(lines: Sequence[str]) -> tuple[str, ...]:
-    if len(lines) <= _EXCERPT_LINES:
-        return tuple(lines)
-    head, tail = 5, _EXCERPT_LINES - 6
-    left_out = len(lines) - head - tail
-    return (*lines[:head], f"  ... {left_out} lines ...", *lines[-tail:])
+    def _start(self, head: str) -> None:
+        self._head, self._left_out = head, 0
+        self._frames: collections.deque[str] = collections.deque(maxlen=_FRAME_LINES)
+        self._message: list[str] = []
+
+    def add(self, line: str) -> None:
+        """Add the next line."""
+        if not line.strip() or _NOISE.match(line):
+            return
+        above = self._tail[-1] if self._tail else ""
+        self._tail.append(line)
+        if line.startswith(_OUR_ERROR) or (
+            line == _TRACEBACK and not above.startswith("Exception ignored ")
+        ):
+            self._start(line)
+        elif not self._message and _IN_TRACEBACK.match(line):
+            self._left_out += len(self._frames) == _FRAME_LINES
+            self._frames.append(line)
+        elif len(self._message) < _MESSAGE_LINES:
+            self._message.append(line)
+
+    def lines(self) -> tuple[str, ...]:
+        """Return the lines."""
+        if not self._head:
+            return tuple(self._tail)
+        gap = [f"  ... {self._left_out} lines ..."] if self._left_out else []
+        return (self._head, *gap, *self._frames, *self._message)

@@ -71,7 +71,9 @@ class Record:
         self._changed_at: tuple[str, int] | None = None
 
     def hear(self, run: Run, report: dict[str, Any]) -> None:
-        """Record the folders that a report of a run names, if it names any."""
+        """Record the folders that a report of a run names, and why the run ends."""
+        if "explanation" in report:
+            self.logs.of[run.task].explain(report["explanation"])
         if "model_dir" in report or "checkpoint_dir" in report:
             self._named.append((run, report))
             self.files.put("folders", self._take_folders)

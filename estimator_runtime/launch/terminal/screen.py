@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from estimator_runtime.config.options import OPTIONS
 from estimator_runtime.launch.terminal import levels
+from estimator_runtime.launch.terminal.frames import LibraryFrames
 from estimator_runtime.launch.terminal.levels import LevelFilter
 from estimator_runtime.output import log_filter
 from estimator_runtime.output.terminal import time_left
@@ -76,8 +77,11 @@ class Screen:
             has_rows = settings.progress != "none" and console.is_terminal
             level = settings.log_level or ("warning" if has_rows else "debug")
         self._level = level
+        is_all_wanted = settings.is_verbose or settings.log_level == levels.LEVELS[0]
+        self._hides_frames = not (is_all_wanted or console.as_json)
         # By task, as a message may have several lines.
         self._levels: dict[Task, LevelFilter] = {}
+        self._frames: dict[Task, LibraryFrames] = {}
         self._below_count = self._warning_count = 0
         self._shown_at: float | None = None
         self._step = 0
@@ -87,9 +91,15 @@ class Screen:
         self.console.introduce(names)
 
     def write(self, task: Task, line: str, is_error: bool) -> None:
-        """Show a line of a task, unless it is an error line below the wanted level."""
+        """Show a line of a task.
+
+        A line of standard error that is below the wanted level, or a frame of a
+        library, is only in the log.
+        """
         level = self._levels.setdefault(task, LevelFilter(self._level))
-        if is_error and level.hides(line):
+        frames = self._frames.setdefault(task, LibraryFrames())
+        hides = (frames.has, level.hides) if self._hides_frames else (level.hides,)
+        if is_error and any(hidden(line) for hidden in hides):
             self._below_count += 1
             return
         self.console.write(str(task), line, is_error)

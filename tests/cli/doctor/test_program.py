@@ -123,7 +123,7 @@ def test_a_module_that_is_not_installed_is_a_problem_with_the_line_that_imports_
     script = write(
         """
         import json, no_such_module.part
-        import model
+        import model, cv2
         from no_such_namespace import x
         def later():
             import no_such_extra
@@ -135,12 +135,13 @@ def test_a_module_that_is_not_installed_is_a_problem_with_the_line_that_imports_
     assert check(script) == [
         (
             "problem",
-            f"{place}: there is no module {name} here; install the package that has it",
+            f"{place}: there is no module {name} here; install {package}",
         )
-        for place, name in [
-            ("train.py:2", "no_such_module.part"),
-            ("train.py:4", "no_such_namespace"),
-            ("model.py:2", "no_such_dependency"),
+        for place, name, package in [
+            ("train.py:2", "no_such_module.part", "the package that has it"),
+            ("train.py:3", "cv2", "opencv-python"),
+            ("train.py:4", "no_such_namespace", "the package that has it"),
+            ("model.py:2", "no_such_dependency", "the package that has it"),
         ]
     ]
 

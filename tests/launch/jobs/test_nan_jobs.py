@@ -28,7 +28,13 @@ def test_a_checkpoint_that_a_nan_has_reached_is_not_named_as_good(
     """Of the hooks of a step TensorFlow's order is: the one that saves comes first."""
     job = launch(*options, _PROGRAM, "--nan_at", "10", "--save_steps", "1")
     assert job.end() == 1
-    assert "NanLossDuringTrainingError would only repeat\n" in job.text
+    assert re.search(
+        r"NanLossDuringTrainingError \(exit status 1\): not restarted, as a restart would "
+        r"end the same way( at step \d+)?\n"
+        r"(  .*\n)+"
+        r"  The loss is NaN.*\. To try: a lower learning rate, ",
+        job.text,
+    )
     assert "restarting" not in job.text
     named = re.search(
         r"^newest good checkpoint: (\S+)\n"
@@ -56,8 +62,9 @@ def test_a_chief_does_not_save_the_nan_of_a_worker(launch, tmp_path):
     assert job.end() == 1
     assert (
         "estimator-runtime: worker 0 ended with NanLossDuringTrainingError (exit status "
-        "1): NanLossDuringTrainingError would only repeat\n"
+        "1): not restarted, as a restart would end the same way"
     ) in job.text
+    assert "\n  The loss is NaN" in job.text
     assert _weights(tmp_path) == {0: 0.0}
     assert job.text.endswith(f"newest good checkpoint: {tmp_path}/model/model.ckpt-0\n")
 

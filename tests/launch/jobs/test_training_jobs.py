@@ -367,7 +367,7 @@ def test_a_ps_for_a_mirrored_strategy_is_refused_in_one_line(train):
     assert job.end() == 1
     assert "restarting" not in job.text
     assert re.search(
-        r"^  estimator-runtime: error: \S+train\.py:\d+: TF_CONFIG: cluster has the job "
+        r"^  \S+train\.py:\d+: TF_CONFIG: cluster has the job "
         r"'ps', and MultiWorkerMirroredStrategy keeps all variables in its workers; ",
         job.text,
         re.M,

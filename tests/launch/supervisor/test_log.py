@@ -6,10 +6,17 @@ import shutil
 
 import pytest
 
-from estimator_runtime.launch.supervisor.log import Logs, excerpt
+from estimator_runtime.launch.supervisor.log import Excerpt, Logs
 from estimator_runtime.launch.task import Task
 
 _CHIEF = Task(type="chief", index=0)
+
+
+def excerpt(lines):
+    found = Excerpt()
+    for line in lines:
+        found.add(line)
+    return found.lines()
 
 
 def test_the_excerpt_is_the_last_traceback_without_routine_output():
@@ -37,6 +44,46 @@ def test_an_error_that_this_package_reports_is_the_excerpt():
         "INFO:tensorflow:x",
     ]
     assert excerpt(lines) == tuple(lines[1:3])
+
+
+_FRAME = ['  File "train.py", line 3, in input_fn', "    read()"]
+
+
+def test_the_traceback_is_the_excerpt_however_much_is_printed_after_it():
+    error = ["ValueError: bad row 17", "please check"]
+    lines = ["Traceback (most recent call last):", *_FRAME * 30, *error]
+    cleanup = [f"{spaces}removing file {number}" for number in range(500) for spaces in ("", "  ")]  # fmt: skip
+    assert excerpt([*lines, *cleanup])[:16] == (
+        lines[0],
+        "  ... 48 lines ...",
+        *_FRAME * 6,
+        *error,
+    )
+    assert len(excerpt([*lines, *cleanup])) < 30
+
+
+def test_an_exception_that_python_ignores_is_not_the_reason():
+    lines = ["Traceback (most recent call last):", *_FRAME, "ValueError: bad row 17"]
+    ignored = [
+        "Exception ignored in: <function File.__del__ at 0x7f>",
+        "Traceback (most recent call last):",
+        "TypeError: closed",
+    ]
+    assert excerpt([*lines, *ignored])[:4] == tuple(lines)
+
+
+def test_what_a_task_reports_of_its_error_wins_over_what_it_prints():
+    logs = Logs([_CHIEF])
+    log = logs.of[_CHIEF]
+    log.explain("train.py:3, in input_fn: ValueError: bad row 17\nplease check")
+    for line in ("Traceback (most recent call last):", "KeyError: of a thread"):
+        log.keep(line)
+    assert log.excerpt() == (
+        "train.py:3, in input_fn: ValueError: bad row 17",
+        "please check",
+    )
+    log.start_run()
+    assert log.excerpt() == ()
 
 
 @contextlib.contextmanager

@@ -1,0 +1,181 @@
+"""What the last lines say of an error: at which line of the program, and why."""
+
+import re
+import sys
+import traceback
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from estimator_runtime import reporting
+
+_TRACEBACK = "Traceback (most recent call last):"
+_FRAME = re.compile(r'File "(.+)", line (\d+), in (.+)')
+# Lines of a message of TensorFlow's that stand before the reason, and what stands
+# before it on its line.
+_BEFORE_REASON = re.compile(
+    r"(?:[A-Z_]+: )?From /job:|\d+ root error\(s\) found|Graph execution error|=*$"
+)
+_OF_PIPELINE = re.compile(
+    r"Error in user-defined function passed to \S+ transformation with iterator: "
+    r"\S+: "
+)
+# How many frames of the program, and how many lines in all, are shown.
+_FRAMES, _LINES = 5, 40
+
+
+def program_part(part: types.TracebackType | None) -> types.TracebackType | None:
+    """Return a traceback with the frames of the program only."""
+    if part is None:
+        return None
+    rest = program_part(part.tb_next)
+    if not reporting.is_of_program(part.tb_frame):
+        return rest
+    return types.TracebackType(rest, part.tb_frame, part.tb_lasti, part.tb_lineno)
+
+
+def is_raised_again(failure: BaseException) -> bool:
+    """Return whether TensorFlow has raised an error again, with a longer message.
+
+    Python would show both, each with the frames of the session.
+    """
+    return type(failure.__context__) is type(failure) and _is_op_error(failure)
+
+
+def shortened(failure: BaseException) -> str:
+    """Return an exception as Python shows it, with the last frames of the program.
+
+    What it was raised from comes last.
+    """
+    cause = failure.__cause__
+    of_cause = traceback.format_exception_only(cause)[-1:] if cause else []
+    lines = [
+        f"{_TRACEBACK}\n",
+        *traceback.format_tb(program_part(failure.__traceback__), -_FRAMES),
+        *traceback.format_exception_only(failure),
+        *(f"caused by {each}" for each in of_cause),
+    ]
+    return "\n".join("".join(lines).splitlines()[:_LINES])
+
+
+def summary_of(failure: BaseException) -> str | None:
+    """Return in one line what a framework has raised, and at which line of the program.
+
+    It is the last line, so that nobody has to look for it in a hundred lines of
+    TensorFlow. None if the program or a library that it called has raised the
+    exception without a framework in between, or a note explains it. An error of a
+    Python function in the graph has all lines of its message.
+    """
+    if getattr(failure, "__notes__", ()):
+        return None
+    frames = [frame for frame, _ in traceback.walk_tb(failure.__traceback__)]
+    if not _is_inside_framework(frames):
+        return None
+    texts = _texts(failure)
+    if found := next(filter(None, map(_of_python_function, texts)), None):
+        place, what = found
+        return f"{place}: {what}"
+    what = _reason(failure, texts)
+    # Where the program runs the op, or rather where it has made it, if that is known.
+    op = getattr(failure, "op", None)
+    made_at = getattr(op, "traceback", None) or ()
+    places = [
+        f"{frame.filename}:{frame.lineno}, in {frame.name}: "
+        for frame in (*traceback.extract_tb(failure.__traceback__), *made_at)
+        if _is_line_of_program(frame.filename)
+    ]
+    given = next(filter(None, map(_inputs, frames)), {})
+    if "is not in features dictionary" in what:
+        names = ", ".join(each for each in given if each != "labels")
+        what += f" The input_fn gives these: {names}."
+    elif len(read := set(_read_by(op, given))) == 1:
+        name = read.pop()
+        label = name if name == "labels" else f"feature {name}"
+        what += f" (the input_fn gives {label} as {_described(given[name])})"
+    return f"{''.join(places[-1:])}{type(failure).__name__}: {what}"
+
+
+def _is_line_of_program(file: str) -> bool:
+    is_generated = "__autograph_generated_file" in file
+    return reporting.is_file_of_program(file) and not is_generated
+
+
+def _is_inside_framework(frames: Sequence[types.FrameType]) -> bool:
+    """Return whether a framework, or a library below one, has raised an exception."""
+    modules = [str(frame.f_globals.get("__name__")) for frame in frames]
+    if reporting.FRAMEWORKS.isdisjoint(each.partition(".")[0] for each in modules):
+        return False
+    # Code that AutoGraph has made of a framework's has a file that is not installed.
+    last = frames[-1]
+    file = last.f_code.co_filename
+    return not (reporting.is_of_program(last) and reporting.is_file_of_program(file))
+
+
+def _is_op_error(failure: BaseException | None) -> bool:
+    errors: Any = sys.modules.get("tensorflow.python.framework.errors_impl")
+    return errors is not None and isinstance(failure, errors.OpError)
+
+
+def _texts(failure: Any) -> list[str]:
+    """Return the messages of an exception, the one that is nearest to its reason first.
+
+    TensorFlow's session raises an error with a longer message while it handles the
+    first one.
+    """
+    if not _is_op_error(failure):
+        return [str(failure)]
+    first: Any = failure.__context__
+    return [*([str(first.message)] if _is_op_error(first) else []), failure.message]
+
+
+def _of_python_function(text: str) -> tuple[str, str] | None:
+    """Return where and why a Python function that the graph calls has failed, or None.
+
+    The message of TensorFlow's error has that of the function's, then its traceback.
+    """
+    before, _, rest = text.partition(f"\n{_TRACEBACK}\n")
+    frames = _FRAME.findall(rest.partition("[[")[0])
+    places = [each for each in frames if _is_line_of_program(each[0])]
+    if not places:
+        return None
+    file, line, function = places[-1]
+    lines = [each for each in before.splitlines() if not _BEFORE_REASON.match(each)]
+    what = _OF_PIPELINE.sub("", "\n".join(lines[:_LINES]))
+    return f"{file}:{line}, in {function}", what
+
+
+def _inputs(frame: types.FrameType) -> Mapping[str, Any]:
+    """Return the features and labels that a frame has as variables, by what they are.
+
+    It is empty if there is no dict of features.
+    """
+    features, labels = map(frame.f_locals.get, ("features", "labels"))
+    if not isinstance(features, dict):
+        return {}
+    return {**{repr(name): each for name, each in features.items()}, "labels": labels}
+
+
+def _read_by(op: Any, given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of those inputs that an op computes its result from."""
+    names = {getattr(each, "name", None): name for name, each in given.items()}
+    seen, todo = {op}, [op] if names else []
+    while todo:
+        for tensor in getattr(todo.pop(), "inputs", ()):
+            if tensor.name in names:
+                yield names[tensor.name]
+            elif tensor.op not in seen:
+                seen.add(tensor.op)
+                todo.append(tensor.op)
+
+
+def _described(tensor: Any) -> str:
+    return f"{tensor.dtype.name}, shape {tensor.shape}"
+
+
+def _reason(failure: BaseException, texts: Sequence[str]) -> str:
+    """Return the line of a message that says why; TensorFlow writes it anywhere."""
+    lines = [line.strip() for text in texts for line in str(text).splitlines()]
+    if lines and lines[0] == "in user code:":  # AutoGraph's, with the reason at the end
+        last = list(filter(None, lines))[-1]
+        return last.removeprefix(f"{type(failure).__name__}: ")
+    return next((line for line in lines if not _BEFORE_REASON.match(line)), "")

@@ -1,0 +1,24 @@
+"""Which lines of a task's tracebacks are frames of libraries."""
+
+import re
+
+# The first line of a frame, in a traceback or in a message of TensorFlow's.
+_LIBRARY_FRAME = re.compile(
+    r'( +)File ".*(/(site-packages|dist-packages|estimator_runtime)/'
+    r"|__autograph_generated)"
+)
+
+
+class LibraryFrames:
+    """Tells the frames of libraries from other lines of one task."""
+
+    def __init__(self) -> None:
+        self._indentation: str | None = None  # of the frame above, if any
+
+    def has(self, line: str) -> bool:
+        """Return whether a line, the next one, is part of a frame of a library."""
+        if frame := _LIBRARY_FRAME.match(line):
+            self._indentation = frame[1]
+        elif self._indentation and not line.startswith(f"{self._indentation} "):
+            self._indentation = None
+        return self._indentation is not None

@@ -1,0 +1,91 @@
+"""What is said of an error of a training: the line of the program, and the input."""
+
+import traceback
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import estimator_runtime as er
+from estimator_runtime.cli import explanation
+
+er.install()
+_COLUMNS = [tf.feature_column.numeric_column(name) for name in ("age", "hours")]
+
+
+def error_of(folder, input_fn):
+    """Return the error that a training with this input ends with."""
+    estimator = tf.estimator.LinearRegressor(_COLUMNS, str(folder))
+    with pytest.raises((ValueError, tf.errors.OpError)) as raised:
+        estimator.train(input_fn, max_steps=1)
+    return raised.value
+
+
+def line_of(error, function):
+    """Return the line at which the traceback of an error is in a function of this file."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return next(each.lineno for each in frames if each.name == function)
+
+
+@pytest.mark.parametrize(
+    ("age", "label", "given"),
+    [
+        ("old", 1.0, "feature 'age' as string, shape (1,)"),
+        (4.0, "one", "labels as string, shape (1,)"),
+    ],
+)
+def test_an_error_in_an_op_names_the_only_input_that_it_reads(
+    tmp_path, age, label, given
+):
+    def input_fn():
+        features = {"age": [age], "hours": [2.0]}
+        return tf.data.Dataset.from_tensors((features, [label]))
+
+    error = error_of(tmp_path, input_fn)
+    text = explanation.summary_of(error)
+    assert text.startswith(f"{__file__}:{line_of(error, 'error_of')}, in error_of: ")
+    assert text.endswith(
+        f": Cast string to float is not supported (the input_fn gives {given})"
+    )
+
+
+def test_an_error_in_a_function_of_the_pipeline_is_placed_there(tmp_path):
+    def read(age):
+        raise RuntimeError("cannot decode row\n\nsee the manual")
+
+    def input_fn():
+        def parse(age, label):
+            parsed = tf.numpy_function(read, [age], tf.float32)
+            return {"age": tf.ensure_shape(parsed, [1]), "hours": age}, label
+
+        data = np.float32([[1.0]])
+        return tf.data.Dataset.from_tensor_slices((data, data)).map(parse).batch(1)
+
+    line = read.__code__.co_firstlineno + 1
+    assert explanation.summary_of(error_of(tmp_path, input_fn)) == (
+        f"{__file__}:{line}, in read: RuntimeError: cannot decode row\nsee the manual"
+    )
+
+
+def test_a_shortened_traceback_has_the_frames_of_the_program_and_the_cause(tmp_path):
+    def input_fn():
+        try:
+            {}["salary"]
+        except KeyError as error:
+            raise ValueError("no such column\n\nsee the manual") from error
+
+    error = error_of(tmp_path, input_fn)
+    line = input_fn.__code__.co_firstlineno + 4
+    text = explanation.shortened(error).splitlines()
+    frames = [each for each in text if each.startswith("  File")]
+    assert frames == [
+        f'  File "{__file__}", line {line_of(error, "error_of")}, in error_of',
+        f'  File "{__file__}", line {line}, in input_fn',
+    ]
+    assert text[0] == "Traceback (most recent call last):"
+    assert text[-4:] == [
+        "ValueError: no such column",
+        "",
+        "see the manual",
+        "caused by KeyError: 'salary'",
+    ]
