@@ -185,7 +185,7 @@ _OPTIMIZERS = [
     lambda rate: tf1.train.FtrlOptimizer(rate, l1_regularization_strength=0.01),
     lambda rate: tf1.train.RMSPropOptimizer(rate, momentum=0.5, centered=True),
     lambda rate: tf1.train.AdadeltaOptimizer(rate * 10),
-    lambda rate: tf1.train.ProximalAdagradOptimizer(rate),
+    lambda rate: tf1.train.AdamOptimizer(rate, beta2=0.99, epsilon=1e-4),
 ]
 
 
