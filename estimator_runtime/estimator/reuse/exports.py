@@ -25,8 +25,9 @@ from typing import Any
 import tensorflow as tf
 from tensorflow_estimator.python.estimator import estimator as frozen
 
-from estimator_runtime.estimator.reuse.cache import GraphCache, cache_of, model_key
+from estimator_runtime.estimator.reuse.cache import GraphCache, cache_of
 from estimator_runtime.estimator.reuse.inputs import CannotReuse, static_shape
+from estimator_runtime.estimator.reuse.keys import model_key
 from estimator_runtime.estimator.reuse.model import checkpoint_identity
 from estimator_runtime.tf_internals import graphs
 
