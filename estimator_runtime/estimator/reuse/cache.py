@@ -6,6 +6,7 @@ import collections
 import logging
 import math
 import threading
+import weakref
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
@@ -24,6 +25,8 @@ MAX_GRAPHS = 4
 # Of a checkpoint whose model is kept although nobody has asked for it: 80 MB for each
 # graph if all are float32. The more values, the less of a call is building.
 MAX_VALUES = 20_000_000
+# How many Estimators keep graphs at once although nobody has asked for it.
+MAX_ESTIMATORS = 4
 _MAX_REFUSALS = 16
 # Methods of the frozen Estimator that do not matter to a graph.
 _OVERRIDABLE = {
@@ -149,6 +152,12 @@ class GraphCache:
             self._logged.add(text)
             _logger.info("%s", text)
 
+    def clear(self) -> None:
+        """Drop all graphs. A call that uses one keeps it until it is done."""
+        with self._lock:
+            while self._kept:
+                self._close(self._kept.popitem()[1])
+
     def __len__(self) -> int:
         """Return how many graphs are kept."""
         return len(self._kept)
@@ -166,7 +175,23 @@ def cache_of(estimator: Any) -> GraphCache | None:
         return None
     cache = vars(estimator).setdefault(_ATTRIBUTE, GraphCache())
     cache.is_default = is_default
+    if is_default:
+        _drop_all_but_newest(cache)
     return cache
+
+
+_recent: list[weakref.ref[GraphCache]] = []  # the one that was used last is the last
+_recent_lock = threading.Lock()
+
+
+def _drop_all_but_newest(cache: GraphCache) -> None:
+    """Drop the graphs of Estimators by default, but for those of the last few."""
+    with _recent_lock:
+        caches = [found for each in _recent if (found := each()) not in (None, cache)]
+        dropped = caches[: 1 - MAX_ESTIMATORS]
+        _recent[:] = map(weakref.ref, [*caches[1 - MAX_ESTIMATORS :], cache])
+    for each in dropped:
+        each.clear()
 
 
 def cache_for(

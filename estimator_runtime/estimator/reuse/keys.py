@@ -26,6 +26,7 @@ _CANNED = {
 }
 _PACKAGES = {"keras", "tensorflow", "tensorflow_estimator", "tf_keras"}
 _PLAIN = (bool, bytes, complex, float, int, str, type(None))
+_SERIES: tuple[type, ...] = (frozenset, list, range, set, tuple, type({}.values()))
 _COLUMNS = "tensorflow.python.feature_column."
 _HEADS = re.compile(r"tensorflow_estimator\.python\.estimator\.(canned\.)?head\b.*")
 # Optimizers and initializers: neither an evaluation nor a prediction looks into them.
@@ -46,6 +47,9 @@ def model_key(estimator: Any) -> Hashable:
         arguments(estimator),
         estimator._config.tf_random_seed,
         estimator._session_config.SerializeToString(deterministic=True),
+        # Settings of the program that layers of Keras read.
+        tf.keras.backend.floatx(),
+        tf.keras.mixed_precision.global_policy().name,
     )
 
 
@@ -92,7 +96,9 @@ def _by_value(thing: Any, of_other: Callable[[Any], Hashable] = _Identical) -> H
             (_by_value(k, of_other), _by_value(v, of_other)) for k, v in thing.items()
         )
         return kind, tuple(pairs)
-    if kind in (list, tuple):
+    if kind in _SERIES:
+        if set(map(type, thing)) == {str}:  # such as a long vocabulary
+            return kind, tuple(thing)
         return kind, tuple(_by_value(each, of_other) for each in thing)
     return of_other(thing)
 

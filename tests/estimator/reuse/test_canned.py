@@ -237,6 +237,78 @@ def test_an_argument_that_changes_makes_another_graph(tmp_path, built):
     assert built == ["eval"] * 3
 
 
+@pytest.mark.parametrize("kind", [set, frozenset, tuple])
+def test_columns_may_come_in_any_collection(kind):
+    estimator = tf.estimator.LinearRegressor(kind(WIDE))
+    assert cache.cache_of(estimator) is not None
+
+
+def test_columns_may_be_the_values_of_a_dict():
+    estimator = tf.estimator.LinearRegressor({"x": _X[0]}.values())
+    assert cache.cache_of(estimator) is not None
+
+
+def test_a_policy_of_keras_that_changes_makes_another_graph(tmp_path, assert_equal):
+    def estimator(**options):
+        config = er.RunConfig(tmp_path, **options)
+        return tf.estimator.DNNClassifier([8], _X, n_classes=3, config=config)
+
+    stock, kept = estimator(reuse_graphs=False), estimator()
+    stock.train(input_fn, steps=1)
+    policies, found = tf.keras.mixed_precision, []
+    before = policies.global_policy()
+    try:
+        for policy in (before, "mixed_bfloat16", before):
+            policies.set_global_policy(policy)
+            found.append(rows(stock, input_fn))
+            assert_equal(rows(kept, input_fn), found[-1])
+    finally:
+        policies.set_global_policy(before)
+    logits = [[row["logits"].tolist() for row in each] for each in found]
+    assert logits[0] == logits[2] != logits[1]
+
+
+def test_a_vocabulary_file_that_changes_is_read_again(tmp_path, assert_equal):
+    file = tmp_path / "words"
+    file.write_text("a\nb\nc\n")
+    column = fc.categorical_column_with_vocabulary_file("word", str(file), 3)
+
+    def estimator(**options):
+        config = er.RunConfig(tmp_path / "model", **options)
+        return tf.estimator.LinearClassifier([column], n_classes=3, config=config)
+
+    stock, kept = estimator(reuse_graphs=False), estimator()
+    stock.train(input_fn, steps=3)
+    before = rows(stock, input_fn)
+    assert_equal(rows(kept, input_fn), before)
+    (tmp_path / "new").write_text("c\nb\nx\n")
+    (tmp_path / "new").replace(file)
+    after = rows(stock, input_fn)
+    assert_equal(rows(kept, input_fn), after)
+    logits = [[row["logits"].tolist() for row in each] for each in (before, after)]
+    assert logits[0] != logits[1]
+
+
+def test_only_the_last_few_estimators_keep_graphs_by_default(tmp_path, built):
+    data = functools.partial(input_fn, labels=_NUMBERS)
+    estimators = [
+        tf.estimator.LinearRegressor(
+            [fc.numeric_column("age")], config=er.RunConfig(tmp_path)
+        )
+        for _ in range(cache.MAX_ESTIMATORS + 1)
+    ]
+    estimators[0].train(data, steps=1)
+    built.clear()
+    first, second, *others = estimators
+    for each in (first, second, first, *others):  # the last one takes second's place
+        each.evaluate(data)
+    assert len(built) == len(estimators)
+    first.evaluate(data)
+    assert len(built) == len(estimators)
+    second.evaluate(data)
+    assert len(built) == len(estimators) + 1
+
+
 def numpy_rows(features, batch_size):
     return tf1.estimator.inputs.numpy_input_fn(
         features, batch_size=batch_size, num_epochs=1, shuffle=False
