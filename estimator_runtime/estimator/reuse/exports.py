@@ -7,7 +7,8 @@ model_fn would add to it. So the graph of that export is written again, with the
 variables of another checkpoint.
 
 Such an export takes less than a second, which is what TensorFlow names exports after.
-So the next one takes the next free second, where TensorFlow would wait for it.
+So the next one takes the next free second, where TensorFlow would wait for it, if the
+program asks for `reuse_graphs`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _COMPOSITES = (tf.SparseTensor, tf.RaggedTensor)
 # How far ahead of the clock the name of an export may be. Enough for a few evaluations
 # in a row, and gone before another process is likely to export to the same folder.
 _MAX_SECS_AHEAD = 5
-# Whether the export under way is one of an Estimator that reuses graphs.
+# Whether the export under way is one of an Estimator that was asked to reuse graphs.
 _is_reusing = contextvars.ContextVar("_is_reusing", default=False)
 
 
@@ -55,8 +56,9 @@ def patch_names() -> None:
 
 @contextlib.contextmanager
 def naming(estimator: Any) -> Iterator[None]:
-    """Name the exports of an Estimator without waiting, if it reuses graphs."""
-    token = _is_reusing.set(cache_of(estimator) is not None)
+    """Name the exports of an Estimator without waiting, if that is asked for."""
+    cache = cache_of(estimator)
+    token = _is_reusing.set(cache is not None and not cache.is_default)
     try:
         yield
     finally:
