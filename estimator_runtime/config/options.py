@@ -151,17 +151,18 @@ class TrainingOptions:
         help="what runs the steps: this package's loop (auto, the default), the same "
         "with each step by itself (plans), or TensorFlow's own (stock), to compare",
     )
-    # The only place that has the default. If it is "auto" one day, a session that the
-    # program opens itself still has 1: see `current`.
+    # The only place that has the default. A session that the program opens itself has
+    # 1: see `current`.
     steps_per_run: int | str = _option(
-        1,
+        "auto",
         types=(int, str),
         is_valid=lambda value: value == "auto" or _at_least(1)(value),
         remedy='give a whole number of steps, 1 or more, or "auto"',
         convert=_whole_number,
         metavar="K",
-        help="train up to K steps (or: auto) in one call of the session, with the same "
-        "results; hooks act at the same steps",
+        help="train up to K steps in one call of the session, with the same results; "
+        "hooks act at the same steps (default: auto, as many as no hook has to see; 1 "
+        "runs each step by itself)",
     )
     pack_transfers: bool | None = _option(
         None,

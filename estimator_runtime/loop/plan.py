@@ -190,23 +190,6 @@ class Plan:
         compiled = sessions.compiled(self._session, self._options)
         return self.flush.wrap(compiled) if self.flush else compiled
 
-    def traced(
-        self,
-        feeds: Sequence[Any],
-        options: config_pb2.RunOptions,
-        run_metadata: config_pb2.RunMetadata,
-    ) -> Sequence[Any]:
-        """Run the request by `Session.run`, with run options, and return raw values."""
-        graph = self._session.graph
-        targets = [graph.get_operation_by_name(n) for n in self._options.target]
-        values, _ = self._session.run(
-            (list(self._options.fetch), targets),
-            feed_dict=dict(zip(self._options.feed, feeds, strict=True)),
-            options=options,
-            run_metadata=run_metadata,
-        )
-        return values
-
     def results_of(self, fetches: Any) -> Callable[[Sequence[Any]], Any]:
         """Return a function from raw values to the results of some of the fetches."""
         # Copy the fetches: the handler keeps a view of a dict's names, and the program

@@ -10,9 +10,11 @@ import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
 from estimator_runtime.loop.caller_thread import CallingThread
+from estimator_runtime.loop.fusion import while_loop
 from estimator_runtime.loop.fusion.idle_runs import CompletedRun, IdleRuns
 from estimator_runtime.loop.global_step import adds_one
-from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph, subgraphs
+from estimator_runtime.loop.graph import ops as graph_ops
+from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph
 from estimator_runtime.loop.hooks.idle import IdleHooks
 from estimator_runtime.loop.packing.requests import PackingLog, requests_of
 from estimator_runtime.loop.plan import MAX_PLANS, Plan, Planner, key_of
@@ -25,6 +27,9 @@ from estimator_runtime.tf_internals import sessions
 
 CALLER = "caller"
 _SESSION_LOST = "Session handle is not found"  # message of a server that lost it
+# A thread waits so long for another one's run of steps. By then, the run is in its last
+# step, unless that step waits for the thread.
+_MOST_SECS_OF_RUN = 10.0
 
 
 class HookedSession(sessions.StockHookedSession):
@@ -70,17 +75,20 @@ class PlannedSession(HookedSession):
     """TensorFlow's hooked session, with the fetches of a step compiled once.
 
     It calls every hook at every step, in the same order, with the same arguments and
-    results, except at steps at which no hook would do anything (see `IdleHooks`). A
-    step with feeds, run options or run metadata, from the caller or from a hook, goes
-    through `Session.run`. So does every step of a session that cannot have plans. On a
-    gRPC master, a step is packed if possible (see `packing`).
+    results, except at steps at which no hook would do anything (see `IdleHooks`).
+    Several of those may run in one call (see `IdleRuns`), until the program's calls
+    show that each has to be one step: it calls the session for something else, too, or
+    from several threads. A step with feeds, run options or run metadata, from the
+    caller or from a hook, goes through `Session.run`. So does every step of a session
+    that cannot have plans. On a gRPC master, a step is packed if possible (see
+    `packing`).
 
     Args:
         sess: The session that runs the steps.
         hooks: Hooks of the session.
         packing_log: Logs which transfers between tasks are packed; None packs none.
-        run_length: How long a run of several steps may take between the steps at which
-            hooks are called; None runs each step by itself.
+        run_length: How long a run of several steps may be. This session shares it with
+            those that replace it.
     """
 
     def __init__(
@@ -91,16 +99,21 @@ class PlannedSession(HookedSession):
         run_length: RunLength | None = None,
     ) -> None:
         super().__init__(sess, hooks)
+        self._length = run_length or RunLength(1, 0)
         self._should_stop = False
         self._calling_thread = CallingThread(sess)
         self._planner = Planner(sess, self._calling_thread.flush_for)
         self._packed = requests_of(sess, packing_log)
         # Key of the caller's fetches to the result of `_is_step`, and the fetches.
         self._are_steps: dict[object, tuple[bool, object]] = {}
-        self._idle = IdleHooks(hooks)
-        self._runs = None
-        if run_length is not None:
-            self._runs = IdleRuns(sess, hooks, self._calling_thread, run_length)
+        self._idle = IdleHooks(hooks, leaves_out=not self._length.is_single)
+        if obstacle := self._planner.obstacle or self._idle.obstacle:
+            self._length.rule_out(obstacle)
+        self._runs = IdleRuns(sess, hooks, self._calling_thread, self._length)
+        # Held by a run. A step of another thread waits for its end, so that it finds
+        # the steps counted. A run may itself wait for any other call.
+        self._running = threading.RLock()
+        self._step_key: object = None  # of the fetches that make up a step
         self._end_of_data: Exception | None = None  # to be raised by the next step
         self._thread: int | None = None  # the one that has called `run` first
         self._is_shared = False  # whether another thread has called it too
@@ -119,11 +132,9 @@ class PlannedSession(HookedSession):
             raise RuntimeError("Run called even after should_stop requested.")
         self._note_thread()
         is_plain = not feed_dict and options is None and run_metadata is None
-        if self._runs and self._is_shared:
-            self._runs.share(self._is_step(fetches))
-        idle_plan = self._idle.plan_for(fetches) if is_plain else None
-        # A session with a plan is of TensorFlow's own class, so it can be asked.
-        if idle_plan is not None and not sessions.is_closed(self._sess):
+        self._note_call(fetches, is_plain)
+        idle_plan = self._idle_plan(fetches) if is_plain else None
+        if idle_plan is not None:
             return self._run_idle(idle_plan, fetches)
         self.forget_end_of_data()
         self._idle.interrupt()
@@ -145,9 +156,8 @@ class PlannedSession(HookedSession):
                 fetches, wanted, feeds, options, run_metadata, is_plain
             )
         self._call_after_run(context, outputs, options, run_metadata)
-        if self._idle.is_possible and plan is not None and self._is_step(fetches):
-            global_step = self._calling_thread.global_step
-            self._idle.begin(plan, global_step, fetches, raw)
+        if plan is not None and not self._idle.obstacle and self._is_step(fetches):
+            self._begin_idle(plan, wanted, raw)
         return outputs[CALLER]
 
     def _note_thread(self) -> None:
@@ -157,6 +167,60 @@ class PlannedSession(HookedSession):
         if thread != self._thread:
             self._is_shared = True
             self._idle.forbid()
+            self._length.run_singly("is run by several threads")
+
+    def _note_call(self, fetches: Any, is_plain: bool) -> None:
+        """Run steps singly from now on if a call shows that each has to be one step.
+
+        That is a call for anything else once there has been a step: the program decides
+        by its number of steps when it makes such a call.
+        """
+        if self._is_shared:
+            self._wait_for_run(fetches)
+        elif self._length.is_single:
+            pass
+        elif self._step_key is not None:
+            if not is_plain or key_of(fetches) != self._step_key:
+                self._length.run_singly("takes turns with other calls of the session")
+        elif self._is_step(fetches):
+            self._step_key = key_of(fetches)
+            if not is_plain:
+                self._length.rule_out("is fed, or has run options, by the caller")
+
+    def _wait_for_run(self, fetches: Any) -> None:
+        """Wait for the end of another thread's run of steps, to run a step after it."""
+        if self._step_key is None or not self._is_step(fetches):
+            return  # no run can be under way, or it may itself wait for this call
+        if self._running.acquire(timeout=_MOST_SECS_OF_RUN):
+            self._running.release()
+
+    def _begin_idle(self, plan: Plan, wanted: Mapping[Any, Any], raw: Any) -> None:
+        """Begin an idle stretch, if possible, after a step that the hooks have seen."""
+        global_step = self._calling_thread.global_step
+        reads = [raw[place] for place in plan.places_of(global_step.reads)]
+        if self._idle.left_out:
+            kept = {c: f for c, f in wanted.items() if c not in self._idle.left_out}
+            less = self._planner.plan(kept)
+            if less is None:
+                return
+            plan = less
+        self._idle.begin(plan, global_step, wanted[CALLER], reads)
+
+    def _idle_plan(self, fetches: Any) -> Plan | None:
+        """Return the plan of the next step if no hook has to see it; else None."""
+        idle = self._idle
+        if idle.left_out and self._length.is_single:
+            idle.forbid()  # hooks of the program see each step that runs singly
+        plan = idle.plan_for(fetches)
+        # A session with a plan is of TensorFlow's own class, so it can be asked.
+        if plan is None or sessions.is_closed(self._sess):
+            return None
+        # A run must not begin if the program has trained steps in between: it would end
+        # too late for the hooks. A single step shows that by its values.
+        if not self._length.is_single:
+            trained = self._calling_thread.global_step.trained()
+            return plan if trained == idle.trained else None
+        return plan
 
     def _run_unplanned(
         self,
@@ -206,10 +270,9 @@ class PlannedSession(HookedSession):
             error, self._end_of_data = self._end_of_data, None
             idle.end()
             raise error
-        run = self._run_until_due(plan)
+        run, is_seen = self._run_until_due(plan)
         self.step_kind = StepKind.FUSED if run.steps > 1 else StepKind.IDLE
         if run.error is not None:
-            idle.count(run.steps)
             if run.steps and isinstance(run.error, tf.errors.OutOfRangeError):
                 # The steps before the end of the data are trained. The next call
                 # raises the error.
@@ -217,30 +280,36 @@ class PlannedSession(HookedSession):
                 return idle.results(run.raw)
             idle.end()
             raise run.error
-        idle.count(run.steps - 1)
-        raw = run.raw
-        if idle.passes(raw):
-            return idle.results(raw)
+        if not is_seen:
+            return idle.results(run.raw)
         idle.end()
         context = tf_hooks.SessionRunContext(
             tf_hooks.SessionRunArgs(fetches), self._sess
         )
-        options, run_metadata = config_pb2.RunOptions(), config_pb2.RunMetadata()
         # Until hooks are due, they ask for the same at every step.
-        self._call_hook_before_run(context, {CALLER: fetches}, None, options)
-        outputs = plan.results(raw)
-        self._call_after_run(context, outputs, options, run_metadata)
+        for hook in self._hooks:
+            if hook not in idle.left_out:
+                hook.before_run(context)
+        outputs = plan.results(run.raw)
+        options, run_metadata = config_pb2.RunOptions(), config_pb2.RunMetadata()
+        self._call_after_run(context, outputs, options, run_metadata, idle.left_out)
         return outputs[CALLER]
 
-    def _run_until_due(self, plan: Plan) -> CompletedRun:
-        """Run a step of the idle stretch, or several."""
+    def _run_until_due(self, plan: Plan) -> tuple[CompletedRun, bool]:
+        """Run a step of the idle stretch, or several, and count them.
+
+        Returns:
+            The run, and whether the hooks have to see its last step, which then is not
+            counted.
+        """
         idle = self._idle
-        if self._runs is not None:
-            return self._runs.run(plan, idle.left, idle.trained)
-        try:
-            return CompletedRun(1, plan.run(), None)
-        except BaseException as error:  # noqa: BLE001 (the caller raises it)
-            return CompletedRun(0, None, error)
+        with self._running:
+            run = self._runs.run(plan, idle.left, idle.trained)
+            if run.error is not None:
+                idle.count(run.steps)
+                return run, False
+            idle.count(run.steps - 1)
+            return run, not idle.passes(run.raw)
 
     def _run_plan(self, plan: Plan, fetches: Any) -> list[Any]:
         """Run a plan, and return raw values with the global step from before it.
@@ -272,17 +341,31 @@ class PlannedSession(HookedSession):
         if key not in self._are_steps:
             if len(self._are_steps) == MAX_PLANS:
                 return False
-            try:
-                targets, tensors = subgraphs(fetches)
-            except CannotFuse:
-                targets, tensors = [], []
-            step = Subgraph(self._sess.graph, [*targets, *(t.op for t in tensors)])
             # Keep the fetches, because the key relies on their identity.
-            self._are_steps[key] = (
-                adds_one(step, self._calling_thread.global_step.variable),
-                fetches,
-            )
+            self._are_steps[key] = self._adds_one(fetches), fetches
         return self._are_steps[key][0]
+
+    def _adds_one(self, fetches: Any) -> bool:
+        graph = self._sess.graph
+        try:
+            asked = sessions.FetchHandler(graph, fetches, {})
+        except (TypeError, ValueError):  # the call itself raises it
+            return False
+        roots = [*(tensor.op for tensor in asked.fetches()), *asked.targets()]
+        step = Subgraph(graph, roots)
+        variable = self._calling_thread.global_step.variable
+        is_step = adds_one(step, variable)
+        if not (is_step or self._length.is_single or self._length.is_auto):
+            self._rule_out_if_it_trains(step, variable)
+        return is_step
+
+    def _rule_out_if_it_trains(self, step: Subgraph, variable: Any) -> None:
+        """Run steps singly, and say why, if a call trains without being a step."""
+        if graph_ops.any_trains(step.graph, step.ops.values()):
+            try:
+                while_loop.check_step(step, variable)
+            except CannotFuse as reason:
+                self._length.rule_out(reason)
 
     def _call_after_run(
         self,

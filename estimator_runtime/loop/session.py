@@ -16,7 +16,6 @@ from estimator_runtime.checkpoint.hook import flush_event_files
 from estimator_runtime.checkpoint.restore import nan_scan
 from estimator_runtime.config import waits
 from estimator_runtime.config.tf_config import count_trainers_with_ps
-from estimator_runtime.loop.fusion.session import FusedSession
 from estimator_runtime.loop.hooks.protocol import (
     AdoptingCreator,
     BackgroundHook,
@@ -67,9 +66,7 @@ class LoopSessionCreator(sessions.CoordinatedSessionCreator):
         self._packs_transfers = pack_transfers
         self._packing_log = PackingLog()
         if loop != "auto":
-            # "auto" has no effect then, and needs no line.
-            self.run_length.is_single |= self.run_length.is_auto
-            self.run_length.run_singly(f"is run by the loop {loop!r}")
+            self.run_length.rule_out(f"is run by the loop {loop!r}")
         self._graph = tf.compat.v1.get_default_graph()
 
     def create_session(self) -> Any:
@@ -104,12 +101,7 @@ class LoopSessionCreator(sessions.CoordinatedSessionCreator):
         if self._loop == "stock":
             return HookedSession(session, hooks)
         log = self._packing_log if self._packs(session) else None
-        length = self.run_length
-        if length.is_auto:
-            return PlannedSession(session, hooks, log, length)
-        if length.is_single:
-            return PlannedSession(session, hooks, log)
-        return FusedSession(session, hooks, length, packing_log=log)
+        return PlannedSession(session, hooks, log, self.run_length)
 
     def _packs(self, session: Any) -> bool:
         """Return whether the transfers of a session's steps are to be packed."""

@@ -42,9 +42,9 @@ RULES = (
     Rule(
         kind=StepKind.FUSED,
         when="`steps_per_run` is not 1, no hook has anything to do at the next steps, "
-        "the step can be in a loop, and the call asks for the step only",
+        "the step can be in a loop, and the program asks for nothing but this step",
         runs="several steps in one call of the session",
-        hooks="not called; with a number, called at the last step of the run",
+        hooks="not called",
         thread=_BY_RULE,
     ),
     Rule(

@@ -78,10 +78,10 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
         steps_per_run: How many training steps one call of the session may run. "auto"
             runs steps together at which no hook acts, for a tenth of a second at most,
             once that pays, and where it is certain that the results are those of single
-            steps; docs/performance.md says where. A number, 1 or more, does that from
-            the second call on, also in more programs, and for a second at most. Hooks
-            act at the same steps in either case. None takes the command's
-            `--steps-per-run`, else ESTIMATOR_RUNTIME_STEPS_PER_RUN, else 1.
+            steps; docs/performance.md says where. A number, 1 or more, is the most
+            steps of a call, and runs them together without asking whether that pays.
+            Hooks act at the same steps in either case. None takes the command's
+            `--steps-per-run`, else ESTIMATOR_RUNTIME_STEPS_PER_RUN, else "auto".
         pack_transfers: In a cluster with parameter servers, whether the tasks send each
             other the tensors of a step as fewer and larger ones; see
             docs/performance.md. By default it does if several tasks train. None takes

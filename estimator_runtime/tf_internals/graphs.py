@@ -82,11 +82,6 @@ def set_flag(op: tf.Operation, name: str) -> None:
     op._set_attr(name, tf.compat.v1.AttrValue(b=True))
 
 
-def value_of(variable: tf.Variable) -> tf.Tensor:
-    """Return the tensor that a session fetches for a variable."""
-    return variable._as_graph_element()
-
-
 def functions_of(graph: tf.Graph) -> dict[str, Any]:
     """Return the functions in a graph by their names."""
     return graph._functions

@@ -71,17 +71,3 @@ def open_event_files(hooks: Iterable[Any]) -> list[tf.compat.v1.summary.FileWrit
     kind = tf.compat.v1.summary.FileWriter
     found = [e for e in (*FileWriterCache._cache.values(), *own) if type(e) is kind]
     return [each for each in found if not each._closed]
-
-
-def fetches_at_end(hook: tf.compat.v1.train.SessionRunHook) -> list[Any]:
-    """Return what a hook of TensorFlow's fetches when the session ends; [] if nothing.
-
-    Each item is the argument of one call of `Session.run`. Call this after `begin`.
-    """
-    found: list[Any] = []
-    if isinstance(hook, tf.compat.v1.train.LoggingTensorHook) and hook._log_at_end:
-        found.append(hook._current_tensors)
-    final = isinstance(hook, tf.compat.v1.train.FinalOpsHook)
-    if final and hook._final_ops is not None:
-        found.append(hook._final_ops)
-    return found

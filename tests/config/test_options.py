@@ -37,7 +37,7 @@ def test_a_bad_steps_per_run_is_one_line_that_says_what_would_do(
 @pytest.mark.parametrize(
     ("environ", "steps_per_run"),
     [
-        ({}, 1),
+        ({}, "auto"),
         ({VARIABLE: "50"}, 50),
         ({VARIABLE: "auto"}, "auto"),
     ],
@@ -114,4 +114,4 @@ def test_a_context_has_the_options_of_the_innermost_use(monkeypatch):
             seen.append(options.current())
         seen.append(options.current())
     seen.append(options.current())
-    assert [each.steps_per_run for each in seen] == [2, 5, 1, 5, 2]
+    assert [each.steps_per_run for each in seen] == [2, 5, "auto", 5, 2]

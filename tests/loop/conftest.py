@@ -269,19 +269,17 @@ def hash_of(content):
 
 
 class FullRuns(RunLength):
-    """Runs that have all steps that were asked for from the start, by no clock."""
+    """Runs that no clock ends."""
 
-    def up_to(self, due):
-        most = self.asked_for or super().up_to(None)
-        return most if due is None else min(due, most)
+    def __init__(self, steps_per_run, grace_secs):
+        super().__init__(steps_per_run, grace_secs)
+        if not self.is_auto:
+            self.secs = 3600.0
 
 
 @pytest.fixture(autouse=True)
 def run_length(monkeypatch):
-    """Make the second call of a session run as many steps as were asked for.
-
-    A test module may override it with `RunLength`, which grows runs by the clock.
-    """
+    """Make runs have as many steps as were asked for, however slow the machine is."""
     monkeypatch.setattr("estimator_runtime.loop.session.RunLength", FullRuns)
 
 

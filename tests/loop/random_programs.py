@@ -282,10 +282,12 @@ class Program:
     Attributes:
         number: The number that it is made from.
         steps: The steps that it trains, unless its data ends before.
+        steps_per_run: As for RunConfig.
     """
 
     number: int
     steps: int = 220
+    steps_per_run: int | str = "auto"
 
     def __call__(self, folder):
         """Train a model in `folder`."""
@@ -293,7 +295,7 @@ class Program:
         every = draw.choice([1, 3, 10, 37, 100, 1000])
         config = tf.estimator.RunConfig(
             folder,
-            steps_per_run="auto",
+            steps_per_run=self.steps_per_run,
             tf_random_seed=draw.choice([1, 11]),
             save_checkpoints_steps=draw.choice([7, 45, 1000]),
             save_summary_steps=draw.choice([every, 33, 1000]),

@@ -1,4 +1,4 @@
-"""Random programs with steps_per_run="auto" leave what they leave in stock.
+"""Random programs that run several steps in one call leave what they leave in stock.
 
 ESTIMATOR_RUNTIME_PROGRAMS="FIRST:END" chooses the programs. A program that stock itself
 trains in different ways proves nothing, and is skipped.
@@ -21,13 +21,14 @@ _spec.loader.exec_module(random_programs)
 FIRST, END = map(int, os.environ.get("ESTIMATOR_RUNTIME_PROGRAMS", "0:8").split(":"))
 
 
+@pytest.mark.parametrize("steps_per_run", ["auto", 7])
 @pytest.mark.parametrize("number", range(FIRST, END))
 def test_a_random_program_is_trained_as_in_stock(
-    number, outcome_of_program, monkeypatch, caplog
+    number, steps_per_run, outcome_of_program, monkeypatch, caplog
 ):
     monkeypatch.setattr(idle_runs, "FEWEST_STEPS", 50)
     monkeypatch.setattr(idle_runs, "STEPS_PER_OP", 0)
-    program = random_programs.Program(number=number)
+    program = random_programs.Program(number=number, steps_per_run=steps_per_run)
     with caplog.at_level("INFO"):
         ours = outcome_of_program(program)
     told = [r.getMessage() for r in caplog.records if "steps_per_run" in r.getMessage()]

@@ -81,17 +81,19 @@ def test_a_call_with_feeds_or_run_options_is_stocks():
 
 
 def test_several_steps_run_in_one_call():
-    assert kinds([plain] * 3, steps_per_run=7) == [StepKind.FUSED] * 3
+    assert kinds([plain] * 4, steps_per_run=7) == [
+        *([StepKind.PLANNED] * 2),
+        *([StepKind.FUSED] * 2),
+    ]
 
 
-def test_a_call_for_something_else_is_planned_beside_fused_steps():
+def test_after_a_call_for_something_else_each_call_is_one_step():
     def look(session, step):
         session.run(train.get_global_step())
 
-    assert kinds([plain, look, plain], steps_per_run=7) == [
-        StepKind.FUSED,
-        StepKind.PLANNED,
-        StepKind.FUSED,
+    assert kinds([plain] * 3 + [look] + [plain] * 3, steps_per_run=7) == [
+        *(StepKind.PLANNED, StepKind.PLANNED, StepKind.FUSED, StepKind.PLANNED),
+        *(StepKind.PLANNED, StepKind.PLANNED, StepKind.IDLE),
     ]
 
 

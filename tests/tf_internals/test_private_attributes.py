@@ -21,16 +21,14 @@ _MONITORED = f"{_PYTHON}.training.monitored_session"
 ATTRIBUTES = {
     f"{_HOOKS}:CheckpointSaverHook": "_checkpoint_dir _get_saver _global_step_tensor "
     "_save _saver _timer",
-    f"{_HOOKS}:FinalOpsHook": "_final_ops",
-    f"{_HOOKS}:LoggingTensorHook": "_current_tensors _iter_count _log_at_end "
-    "_log_tensors _timer",
+    f"{_HOOKS}:LoggingTensorHook": "_iter_count _log_tensors _timer",
     f"{_HOOKS}:NanTensorHook": "_loss_tensor",
     f"{_HOOKS}:ProfilerHook": "_next_step _timer",
     f"{_HOOKS}:SecondOrStepTimer": "_every_secs _every_steps _last_triggered_time",
     f"{_HOOKS}:StepCounterHook": "_last_global_step _log_and_record _summary_writer "
     "_timer",
     f"{_HOOKS}:StopAtStepHook": "_last_step",
-    f"{_HOOKS}:SummarySaverHook": "_get_summary_op _next_step _timer",
+    f"{_HOOKS}:SummarySaverHook": "_next_step _timer",
     f"{_MONITORED}:MonitoredSession": "_close_internal",
     f"{_MONITORED}:Scaffold": "_user_init_fn",
     f"{_MONITORED}:_MonitoredSession": "_coordinated_creator _sess",

@@ -1,12 +1,12 @@
 """Several steps in one call, between the steps at which hooks are called.
 
-This is `steps_per_run="auto"`. `IdleHooks` knows how many steps no hook has to see.
-`IdleRuns` runs them in a loop, and nothing else: the step at which a hook is due, and
-all that hooks fetch there, is run as ever, by the program's own ops. So the only thing
-that has to be equal is the step itself. A step for which that is not certain is not put
-in a loop.
+`IdleHooks` knows how many steps no hook has to see. `IdleRuns` runs them in a loop, and
+nothing else: the step at which a hook is due, and all that hooks fetch there, is run as
+ever, by the program's own ops. So the only thing that has to be equal is the step
+itself. A step for which that is not certain is not put in a loop.
 
-The loop is made once, when it pays:
+The loop is made once. With a number for `steps_per_run`, that is at the first such
+step. With "auto", it is when it pays:
 
 - `TRIAL_STEPS` such steps have run singly, and took `SHORT_SECS` each at most. A long
   step has little to gain.
@@ -15,14 +15,15 @@ The loop is made once, when it pays:
   many come is known from StopAtStepHook. Without one, as many are expected as have run
   already.
 
-The length of a run needs no choice: a run ends before the next step at which a hook is
-due, or when `RunLength.secs` are over, which the loop itself checks before each step.
+A run ends before the next step at which a hook is due, after the number of steps that
+was asked for, or when `RunLength.secs` are over, which the loop itself checks before
+each step.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -51,7 +52,6 @@ FEWEST_STEPS = 500
 STEPS_PER_OP = 3
 _RAN = "steps run"
 _FIRST_STEPS = 16
-_MOST_STEPS = 2**31 - 1  # the loop counts in 32 bits
 
 
 class CompletedRun(NamedTuple):
@@ -75,7 +75,7 @@ class IdleRuns:
         session: A session of this process.
         hooks: Its hooks.
         calling_thread: Chooses the thread that runs the steps.
-        run_length: How long a run may take, and whether steps are run one by one.
+        run_length: How long a run may be, and whether steps are run one by one.
         clock: Returns the time in seconds.
     """
 
@@ -95,21 +95,6 @@ class IdleRuns:
         self._fewest: int | None = None  # steps to come that are worth a loop
         self._loop: _Loop | None = None
         self._made_for: Plan | None = None
-        # Held by a run: a step of another thread waits for its end.
-        self._running = threading.RLock()
-
-    def share(self, is_step: bool) -> None:
-        """Run steps singly from now on: another thread has called the session.
-
-        Args:
-            is_step: Whether it asks for a step, which then waits for the end of a run.
-                A run may itself wait for any other call.
-        """
-        if not self._run_length.is_single:
-            self._run_length.run_singly("is run by several threads")
-            if is_step:
-                with self._running:
-                    pass
 
     def run(self, plan: Plan, most: int, trained: int) -> CompletedRun:
         """Run at least one step, and return the error of a step, if there is one.
@@ -131,11 +116,13 @@ class IdleRuns:
             self._make(plan)
         if self._loop is None or self._made_for is not plan:
             return _single(plan)
-        with self._running:
-            return self._loop.run(min(most, _MOST_STEPS), self._run_length.secs)
+        length = self._run_length
+        return self._loop.run(min(most, length.most), length.secs)
 
     def _pays(self, plan: Plan, trained: int) -> bool:
-        """Return whether the steps to come are worth a loop."""
+        """Return whether the steps to come are worth a loop, or one was asked for."""
+        if not self._run_length.is_auto:
+            return True
         if self._singles < TRIAL_STEPS or statistics.median(self._secs) > SHORT_SECS:
             return False
         if self._fewest is None:
@@ -157,9 +144,9 @@ class IdleRuns:
             return
         TRAINING_LOG.info(
             "running several steps per session call from now on: up to the next one "
-            "that a hook must see, for %g s at most (steps_per_run=auto; made in "
-            "%.2g s)",
+            "that a hook must see, for %g s at most (steps_per_run=%s; made in %.2g s)",
             self._run_length.secs,
+            self._run_length,
             self._clock() - began,
         )
 
@@ -171,7 +158,7 @@ class IdleRuns:
         """
         session, graph = self._session, self._session.graph
         check_config(session)
-        if not has_only_cpus(session):
+        if self._run_length.is_auto and not has_only_cpus(session):
             raise CannotFuse("does not run on CPUs only")
         if graphs.is_deterministic():
             raise CannotFuse("cannot be timed (enable_op_determinism)")
@@ -189,7 +176,6 @@ class IdleRuns:
         request = while_loop.LoopRequest(
             targets=plan.targets,
             tensors=tensors,
-            extras=(),
             global_step=global_step.variable,
             losses=[each for each in tensors if each.name in losses],
             may_split=may_split(session),
@@ -216,7 +202,7 @@ class _Loop:
     ) -> None:
         self._session, self._step, self._fused = session, step, fused
         wanted = {**plan.wanted, _RAN: fused.ran}
-        self._steps = Plan(session, wanted, plan.flush, fused.timed_steps)
+        self._steps = Plan(session, wanted, plan.flush, fused.steps)
         self._kept = Plan(session, plan.wanted, plan.flush, fused.kept)
         self._call = self._steps.run  # compiles, which takes longer than a run may
         self._total = 0  # complete steps of all runs
@@ -229,7 +215,9 @@ class _Loop:
         The loop has no clock but the wall clock. If that is set back meanwhile, the run
         ends after twice the steps of the longest one before.
         """
-        most = min(most, 2 * self._longest)
+        # A training may end at a fraction of a step (`steps=len(data) / batch_size`).
+        # The step that passes it is the last one.
+        most = math.ceil(min(most, 2 * self._longest))
         end = np.float64(time.time() + secs)
         try:
             *raw, steps = self._call(np.int32(most), end)

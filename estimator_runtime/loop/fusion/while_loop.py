@@ -3,14 +3,12 @@
 The program's graph is used as it is. The loop captures what the step reads and writes:
 variables, iterators and tables. Every other op of the step is imported into the body
 of the loop, node by node and with the same seeds, so the results are bit-identical to
-those of single steps. What only hooks ask for, such as summaries, stays outside the
-loop (see `extras`).
+those of single steps.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -38,7 +36,6 @@ class LoopRequest:
     Attributes:
         targets: Ops that make up a step.
         tensors: Tensors of the step that the caller fetches.
-        extras: Tensors of the step that hooks may need.
         global_step: The global step's variable; None if the graph has none.
         losses: Tensors of the step whose NaN ends the loop early.
         may_split: Whether the loop may have several ops in place of a kernel. It needs
@@ -47,7 +44,6 @@ class LoopRequest:
 
     targets: Sequence[tf.Operation]
     tensors: Sequence[tf.Tensor]
-    extras: Sequence[tf.Tensor]
     global_step: Any
     losses: Sequence[tf.Tensor]
     may_split: bool
@@ -67,11 +63,7 @@ def fuse(step: Subgraph, request: LoopRequest) -> FusedSteps:
     Raises:
         CannotFuse: If parts of the step cannot run in a loop.
     """
-    step.check_fusable()
-    if isinstance(request.global_step, graphs.DistributedVariable):
-        raise CannotFuse("is one of several replicas")
-    if request.global_step is None or not adds_one(step, request.global_step):
-        raise CannotFuse("does not add 1 to the global step")
+    check_step(step, request.global_step)
     step.check_alone()
     # The loop returns the global step from before a step, whatever the order of ops.
     reads = reads_of(step.graph, request.global_step)
@@ -87,7 +79,7 @@ def fuse(step: Subgraph, request: LoopRequest) -> FusedSteps:
     # An earlier session of the graph, such as one that was lost, may have added the
     # loop. A MetaGraph leaves out collections whose name is not a string.
     known = step.graph.get_collection_ref(_COLLECTION)
-    groups = (request.targets, request.tensors, request.losses, request.extras)
+    groups = (request.targets, request.tensors, request.losses)
     names = [[each.name for each in group] for group in groups]
     key = names, reads, request.may_split
     for each, fused in known:
@@ -96,6 +88,15 @@ def fuse(step: Subgraph, request: LoopRequest) -> FusedSteps:
     fused = _add(step, request)
     known.append((key, fused))
     return fused
+
+
+def check_step(step: Subgraph, global_step: Any) -> None:
+    """Raise CannotFuse if an op of a step, or its global step, rules out a loop."""
+    step.check_fusable()
+    if isinstance(global_step, graphs.DistributedVariable):
+        raise CannotFuse("is one of several replicas")
+    if not adds_one(step, global_step):
+        raise CannotFuse("does not add 1 to the global step")
 
 
 def _add(step: Subgraph, request: LoopRequest) -> FusedSteps:
@@ -115,14 +116,14 @@ def _fuse(step: Subgraph, request: LoopRequest) -> FusedSteps:
     count = tf1.placeholder(tf.int32, [], name="count")
     kept = {t.name: _Kept(t) for t in (*request.tensors, *request.losses)}
     total = _Kept(tf.zeros([], tf.int64))
-    end = tf1.placeholder_with_default(tf.constant(math.inf, tf.float64), [], "end")
+    end = tf1.placeholder(tf.float64, [], name="end")
     left, ran, done = _loop(step, request, (count, end), kept, total)
     with tf.control_dependencies([done]):
         # The value that a step's fetches see: the one before its increment.
         trained_before = request.global_step.read_value() - 1
     nothing = tf.no_op()
     steps = Substitute(
-        feeds=(count.name,),
+        feeds=(count.name, end.name),
         target=done,
         values={
             **left,
@@ -133,7 +134,6 @@ def _fuse(step: Subgraph, request: LoopRequest) -> FusedSteps:
     )
     return FusedSteps(
         steps=steps,
-        timed_steps=dataclasses.replace(steps, feeds=(count.name, end.name)),
         kept=Substitute(
             feeds=(),
             target=nothing,
@@ -207,8 +207,7 @@ def _loop(
         The last values of the wanted tensors by name, the number of steps run, and the
         op that ends the loop.
     """
-    asked_for = (*request.tensors, *request.losses, *request.extras)
-    carried = {tensor.name: tensor for tensor in asked_for}
+    carried = {t.name: t for t in (*request.tensors, *request.losses)}
     graph_def = step.graph_def()
     if request.may_split:
         adam.split(graph_def, step.ops)
@@ -216,10 +215,8 @@ def _loop(
     count, end = limits
 
     def condition(i: tf.Tensor, *values: tf.Tensor) -> tf.Tensor:
-        more = i < count
-        if not graphs.is_deterministic():  # a clock refuses to run then
-            in_time = tf.logical_or(tf.equal(i, 0), tf.timestamp() < end)
-            more = tf.logical_and(more, in_time)
+        in_time = tf.logical_or(tf.equal(i, 0), tf.timestamp() < end)
+        more = tf.logical_and(i < count, in_time)
         for loss in request.losses:
             is_nan = tf.reduce_any(tf.math.is_nan(values[names.index(loss.name)]))
             more = tf.logical_and(more, tf.logical_not(is_nan))
@@ -272,10 +269,9 @@ class FusedSteps:
     """A loop of steps, in the graph of the step.
 
     Attributes:
-        steps: Substitute for a run of steps, whose number is its feed. It returns the
-            values of the last step that ran.
-        timed_steps: The same, with a second feed: the time, in seconds since the epoch,
-            after which no step but the first begins.
+        steps: Substitute for a run of steps. Its feeds are the number of steps, and the
+            time, in seconds since the epoch, after which no step but the first begins.
+            It returns the values of the last step that ran.
         kept: Substitute that runs no step. It has the values of the last complete step
             that the caller fetches, the watched losses and the global step from before
             that step, even if the run has failed.
@@ -286,7 +282,6 @@ class FusedSteps:
     """
 
     steps: Substitute
-    timed_steps: Substitute
     kept: Substitute
     ran: tf.Tensor
     total: tf.Tensor

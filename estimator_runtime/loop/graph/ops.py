@@ -16,8 +16,8 @@ from estimator_runtime.tf_internals.op_kinds import OpKind
 
 # Set on control flow that TensorFlow lowers: its branches become part of the graph.
 _LOWERED = "_lower_using_switch_merge"
-# The attribute that marks a loop of steps, and the ops that are computed after it. They
-# are copies of the step and of what hooks ask for, not further writers.
+# The attribute that marks a loop of steps: it has copies of the step, and is no further
+# writer.
 _LOOP = "_estimator_runtime_loop"
 
 
@@ -165,7 +165,7 @@ def _called_by(node: tf.compat.v1.NodeDef) -> Iterator[str]:
 
 
 def mark(op: tf.Operation) -> None:
-    """Mark an op as a loop of steps, or as computed after one."""
+    """Mark an op as a loop of steps."""
     graphs.set_flag(op, _LOOP)
 
 

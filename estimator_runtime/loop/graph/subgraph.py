@@ -1,9 +1,8 @@
-"""A part of a graph: a training step, or what hooks ask for beyond it."""
+"""A part of a graph, such as a training step."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
-from typing import Any
 
 import tensorflow as tf
 
@@ -16,26 +15,6 @@ tf1 = tf.compat.v1
 
 class CannotFuse(Exception):
     """A step cannot be in a loop; the message completes "because the step ..."."""
-
-
-def subgraphs(fetches: Any) -> tuple[list[tf.Operation], list[tf.Tensor]]:
-    """Return the ops and the tensors among a step's fetches.
-
-    Raises:
-        CannotFuse: If the fetches contain anything else.
-    """
-    try:
-        flat = tf.nest.flatten(fetches)
-    except TypeError as error:  # a dict whose keys cannot be sorted
-        raise CannotFuse(f"is asked for {fetches!r}, which has no order") from error
-    flat = [graphs.value_of(f) if isinstance(f, tf.Variable) else f for f in flat]
-    other = [f for f in flat if not isinstance(f, (tf.Operation, tf.Tensor))]
-    if other:
-        raise CannotFuse(f"is asked for {other[0]!r}, neither an op nor a tensor")
-    return (
-        [f for f in flat if isinstance(f, tf.Operation)],
-        [f for f in flat if isinstance(f, tf.Tensor)],
-    )
 
 
 class Subgraph:
@@ -52,7 +31,6 @@ class Subgraph:
         graph: The graph.
         ops: The ops by name.
         handles: Handles of resources that the ops take, by tensor name.
-        inputs: Other tensors that the ops take from outside the part, by name.
     """
 
     def __init__(
@@ -74,7 +52,6 @@ class Subgraph:
                 pending.extend(op.control_inputs)
         outside = {t.name: t for t in self._all_inputs() if t.op.name not in self.ops}
         self.handles = {n: t for n, t in outside.items() if _is_resource(t.op)}
-        self.inputs = {n: t for n, t in outside.items() if n not in self.handles}
 
     def _all_inputs(self) -> Iterator[tf.Tensor]:
         """Return an iterator over the inputs of the ops, some of them repeatedly."""
@@ -88,17 +65,6 @@ class Subgraph:
         """
         waiting = [t.op.name for t in self.handles.values() if t.op.control_inputs]
         return min(waiting, default=None)
-
-    def changed_handles(self) -> set[str]:
-        """Return the names of the handles whose resources the ops may change."""
-        return {
-            name
-            for name, handle in self.handles.items()
-            if any(
-                op.name in self.ops and not op_kinds.of(op.type).reads_variable
-                for op in handle.consumers()
-            )
-        }
 
     def check_fusable(self) -> None:
         """Raise CannotFuse if an op cannot be in a loop."""

@@ -8,8 +8,10 @@ are called for that step as for any other. That happens if a loss is NaN, if the
 has changed the global step, or if a checkpoint is due by the clock.
 
 Any other hook has to see every step, even a subclass or one with a timer of the
-program's own. If there is one, all hooks see every step. A hook that only initializes
-does not count, because it has nothing to see.
+program's own. If there is one, all hooks see every step. There are two exceptions. A
+hook that only initializes has nothing to see. A `ScheduledHook` says itself when it is
+due. Where several steps run in one call it is left out until then, with all that it
+fetches.
 
 A sequence of such steps is an idle stretch. There is none once a second thread has
 called the session. The step that is under way then is one that the hooks only count.
@@ -17,13 +19,14 @@ called the session. The step that is under way then is one that the hooks only c
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from estimator_runtime.loop.global_step import GlobalStep
 from estimator_runtime.loop.hooks import schedule as hook_schedule
+from estimator_runtime.loop.hooks.protocol import ScheduledHook
 from estimator_runtime.loop.plan import Plan, key_of
 from estimator_runtime.tf_internals import hooks as tf_hooks
 
@@ -33,26 +36,38 @@ class IdleHooks:
 
     Args:
         hooks: The hooks of a session.
+        leaves_out: Whether a `ScheduledHook` may be left out until it is due.
         clock: Returns the time in seconds, by the clock of the hooks' timers.
 
     Attributes:
-        is_possible: Whether there can be an idle stretch with these hooks.
+        obstacle: The reason why hooks have to see every step, which completes "because
+            the step ..."; None if there can be an idle stretch.
+        left_out: The hooks of the program that no step of a stretch is for.
         plan: The plan of every step of the stretch; None outside one.
+        left: The number of steps before the next one that a hook has to see, as of the
+            last call of `plan_for`.
+        trained: The number of steps trained so far, as the stretch counts them.
         results: Turns raw values of the plan into the caller's results.
     """
 
     def __init__(
-        self, hooks: Sequence[Any], clock: Callable[[], float] = tf_hooks.current
+        self,
+        hooks: Sequence[Any],
+        leaves_out: bool = False,
+        clock: Callable[[], float] = tf_hooks.current,
     ) -> None:
-        distinct = len({id(hook) for hook in hooks}) == len(hooks)
-        self.is_possible = bool(hooks) and distinct and all(map(_can_wait, hooks))
+        self.left_out = list(filter(_is_scheduled, hooks)) if leaves_out else []
+        self.obstacle = _obstacle(
+            [hook for hook in hooks if not (leaves_out and _is_scheduled(hook))]
+        )
         self.plan: Plan | None = None
+        self.left = self.trained = 0
         self.results: Any = None
         self._hooks = hooks
         self._clock = clock
         self._is_due = self._was_due = True  # whether a hook has to see the step
         self._made_for: Any = None  # the plan, and the key of the fetches of `results`
-        self._steps = self._passed = self._trained = 0
+        self._steps = self._passed = 0
         self._deadline = math.inf
         self._global_step: Any = None
         self._places: tuple[int, ...] = ()
@@ -61,27 +76,32 @@ class IdleHooks:
 
     def forbid(self) -> None:
         """Make hooks see every step from now on."""
-        self.is_possible = False
+        self.obstacle = "must be seen by all hooks"
 
     def begin(
-        self, plan: Plan, global_step: GlobalStep, fetches: Any, raw: Sequence[Any]
+        self,
+        plan: Plan,
+        global_step: GlobalStep,
+        fetches: Any,
+        reads: Iterable[Any],
     ) -> None:
         """Begin an idle stretch, if possible, after a step that the hooks have seen.
 
         Args:
-            plan: The plan of that step, which adds 1 to the global step.
+            plan: The plan of that step, less what `left_out` fetches. It adds 1 to the
+                global step.
             global_step: The global step of the session.
             fetches: What the caller asks for.
-            raw: Raw values of the plan.
+            reads: The values of the global step that the step has read.
         """
         losses = {loss.name for loss in hook_schedule.watched_losses(self._hooks)}
         self._places = plan.places_of(global_step.reads)
         self._early_places = plan.places_of(global_step.early)
         self._loss_places = plan.places_of(losses)
-        if not self._places or len(self._loss_places) < len(losses):
+        if len(self._loss_places) < len(losses):
             return
         trained = global_step.trained()
-        if not {0, 1}.issuperset(trained - raw[place] for place in self._places):
+        if not {0, 1}.issuperset(trained - each for each in reads):
             return  # the program has changed it too
         due = hook_schedule.until_due(self._hooks, trained)
         self._is_due = due == 1
@@ -95,30 +115,25 @@ class IdleHooks:
         self.plan = plan
         self._global_step = global_step
         self._steps = sys.maxsize if due is None else due - 1
-        self._passed, self._trained = 0, trained
-        self._deadline = min(map(_deadline, self._hooks))
+        self._passed, self.trained = 0, trained
+        self._deadline = min(map(_deadline, self._hooks), default=math.inf)
 
     def plan_for(self, fetches: Any) -> Plan | None:
         """Return the plan of the next step if it asks for `fetches`; else None."""
         plan = self.plan
-        if plan is None or not self.is_possible or self._passed >= self._steps:
+        if plan is None or self.obstacle or key_of(fetches) != self._made_for[1]:
             return None
-        return plan if key_of(fetches) == self._made_for[1] else None
-
-    @property
-    def left(self) -> int:
-        """The number of steps of the stretch that have not run yet."""
-        return self._steps - self._passed
-
-    @property
-    def trained(self) -> int:
-        """The number of steps trained so far, as the stretch counts them."""
-        return self._trained
+        self.left = self._steps - self._passed
+        # Ask again: the program's own hooks may have changed their minds.
+        due = hook_schedule.until_due(self.left_out, self.trained)
+        if due is not None:
+            self.left = min(self.left, due - 1)
+        return plan if self.left > 0 else None
 
     def count(self, steps: int) -> None:
         """Count steps whose values need no check."""
         if self.plan is not None:
-            self._trained += steps
+            self.trained += steps
             self._passed += steps
         else:  # a call of another thread has ended the stretch while they ran
             hook_schedule.skip(self._hooks, steps)
@@ -135,19 +150,19 @@ class IdleHooks:
         if self.plan is None:  # a call of another thread has ended the idle stretch
             hook_schedule.skip(self._hooks, 1)
             return True
-        trained = self._trained + 1
+        trained = self.trained + 1
         for place in self._places:
             # The kernel that reads it may run before or after the one that adds.
-            if raw[place] != self._trained:
+            if raw[place] != self.trained:
                 if self._global_step.trained() != trained:
                     return False
                 if place in self._early_places:
-                    raw[place] = type(raw[place])(self._trained)
+                    raw[place] = type(raw[place])(self.trained)
         if any(raw[place] != raw[place] for place in self._loss_places):  # NaN
             return False
         if self._clock() >= self._deadline:
             return False
-        self._trained = trained
+        self.trained = trained
         self._passed += 1
         return True
 
@@ -162,6 +177,22 @@ class IdleHooks:
             self.plan = None
             self._is_due = True
             hook_schedule.skip(self._hooks, self._passed)
+
+
+def _is_scheduled(hook: Any) -> bool:
+    """Return whether a hook of the program says itself when it is due."""
+    return hook_schedule.schedule_of(hook) is None and isinstance(hook, ScheduledHook)
+
+
+def _obstacle(hooks: Sequence[Any]) -> str | None:
+    """Return the reason why hooks have to see every step, or None."""
+    names = {type(hook).__name__ for hook in hooks if not _can_wait(hook)}
+    if names:
+        return f"must be seen by {', '.join(sorted(names))}"
+    for i, hook in enumerate(hooks):
+        if any(hook is other for other in hooks[:i]):  # it counts each step twice
+            return f"is seen twice by one {type(hook).__name__}"
+    return None
 
 
 def _can_wait(hook: Any) -> bool:
@@ -182,9 +213,9 @@ def _can_wait(hook: Any) -> bool:
 def _deadline(hook: Any) -> float:
     """Return the time at which a hook is due by the clock; infinity if it never is."""
     timer: Any = getattr(hook, "_timer", None)
-    # With a hook that has no schedule there is no stretch.
-    schedule: Any = hook_schedule.schedule_of(hook)
-    if not schedule.by_clock or getattr(timer, "_every_secs", None) is None:
+    schedule = hook_schedule.schedule_of(hook)
+    by_clock = schedule is not None and schedule.by_clock
+    if not by_clock or getattr(timer, "_every_secs", None) is None:
         return math.inf
     last = timer._last_triggered_time
     return -math.inf if last is None else last + timer._every_secs

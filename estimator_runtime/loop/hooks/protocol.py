@@ -1,11 +1,11 @@
 """What the step loop asks of hooks and session creators beyond TensorFlow's interface.
 
 Each class is one thing that a hook may offer, by having its methods and attributes. It
-need not be derived from the class. Hooks of programs may have `steps_until_due` and
-`fused_fetches`; the others are for hooks and session creators of this runtime.
+need not be derived from the class. Hooks of programs may have `steps_until_due`; the
+others are for hooks and session creators of this runtime.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 
@@ -13,31 +13,19 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 class ScheduledHook(Protocol):
     """A hook that says at which steps it has to be called.
 
-    With `steps_per_run`, it is called once for each run of steps, after the last step
-    of the run, which is at the latest the step that it named. How many steps a run has
-    is decided by the clock. At that step the hook may fetch what the caller fetches,
-    the global step, and its `fused_fetches`. It must not feed anything. If a NaN ends a
-    run early, the hook is called if it asks for nothing but the global step, what the
-    caller fetches, and what a NanTensorHook watches.
+    Where several steps run in one call of the session, it is called at the steps that
+    it names, and at those that run singly, such as the ones at which another hook is
+    due. Everywhere else it is called at each step.
     """
 
     def steps_until_due(self, global_step: int) -> int | None:
-        """Return 1 if the next step must be seen, 2 for the one after, None for any.
+        """Return 1 if the next step must be seen, 2 for the one after, None for none.
+
+        It is asked before each run of steps.
 
         Args:
             global_step: The number of steps trained so far.
         """
-
-
-@runtime_checkable
-class FetchingHook(ScheduledHook, Protocol):
-    """A scheduled hook that fetches more than the caller and the global step.
-
-    Attributes:
-        fused_fetches: All tensors that it may fetch in addition.
-    """
-
-    fused_fetches: Sequence[Any]
 
 
 @runtime_checkable

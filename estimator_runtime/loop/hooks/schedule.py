@@ -11,10 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.loop.hooks.protocol import (
-    FetchingHook,
-    ScheduledHook,
-)
+from estimator_runtime.loop.hooks.protocol import ScheduledHook
 from estimator_runtime.tf_internals import hooks as tf_hooks
 from estimator_runtime.tf_internals.hooks import STEP_METHODS
 
@@ -23,7 +20,6 @@ _PASSIVE = "tensorflow.python.training.session_run_hook.SessionRunHook"
 _SAVER = f"{_TENSORFLOW}CheckpointSaverHook"
 _STEP_COUNTER = f"{_TENSORFLOW}StepCounterHook"
 _EARLY_STOPPING = "tensorflow_estimator.python.estimator.early_stopping."
-# Evaluates after a step. It increments its count before it asks its timer.
 _EVALUATOR = "tensorflow_estimator.python.estimator.hooks.hooks.InMemoryEvaluatorHook"
 
 
@@ -43,14 +39,8 @@ def until_due(hooks: Iterable[Any], global_step: int) -> int | None:
     Raises:
         ConfigError: If a hook's `steps_until_due` does not return a number of steps.
     """
-    due = until_each_due(hooks, global_step)
-    return min((steps for steps in due if steps is not None), default=None)
-
-
-def until_each_due(hooks: Iterable[Any], global_step: int) -> list[int | None]:
-    """Return for each of `hooks` what `until_due` returns for all of them."""
     due = [_until_due(hook, global_step) for hook in hooks]
-    return [None if steps is None else max(1, steps) for steps in due]
+    return min((max(1, steps) for steps in due if steps is not None), default=None)
 
 
 def skip(hooks: Iterable[Any], steps: int) -> None:
@@ -58,27 +48,12 @@ def skip(hooks: Iterable[Any], steps: int) -> None:
 
     Args:
         hooks: The hooks of a session.
-        steps: How many; a negative number takes back steps counted before.
+        steps: How many.
     """
     for hook in hooks:
         schedule = schedule_of(hook)
         if schedule is not None:
             schedule.skip(hook, steps)
-
-
-def fetches(hooks: Iterable[Any]) -> list[Any]:
-    """Return what `hooks` may fetch at the steps at which they are due.
-
-    The global step and `watched_losses`, which many fetch, are not among it.
-    """
-    wanted: list[Any] = []
-    for hook in hooks:
-        schedule = schedule_of(hook)
-        if schedule is not None:
-            wanted.extend(schedule.fetches(hook))
-        elif isinstance(hook, FetchingHook):
-            wanted.extend(hook.fused_fetches)
-    return wanted
 
 
 def watched_losses(hooks: Iterable[Any]) -> list[Any]:
@@ -94,17 +69,6 @@ def steps_left(hooks: Iterable[Any], global_step: int) -> int | None:
     return min((each for each in left if each is not None), default=None)
 
 
-def every_step_hooks(hooks: Iterable[Any]) -> list[str]:
-    """Return the class names of the hooks that must see every step, sorted."""
-    return sorted(
-        {
-            type(hook).__name__
-            for hook in hooks
-            if schedule_of(hook) is None and not isinstance(hook, ScheduledHook)
-        }
-    )
-
-
 def _until_due(hook: Any, global_step: int) -> int | None:
     """Return the number of steps until a hook is due, which may be less than 1."""
     schedule = schedule_of(hook)
@@ -118,7 +82,7 @@ def _until_due(hook: Any, global_step: int) -> int | None:
         return steps
     raise ConfigError(
         f"{type(hook).__name__}.steps_until_due({global_step}) is {steps!r}; use 1 for "
-        "the next step, 2 for the one after, ..., or None if any will do"
+        "the next step, 2 for the one after, ..., or None if it need not see any"
     )
 
 
@@ -131,8 +95,6 @@ class HookSchedule:
             one that the hook must see, or None.
         skip: Takes the hook and a number of steps. Makes the hook count steps that it
             does not see.
-        fetches: Takes the hook. Returns all that it fetches but the global step, and
-            what it watches for NaN.
         can_wait: Whether a hook of the class itself does nothing until it is due,
             except to look at what it fetches.
         by_clock: Whether the hook asks its timer after a step, and so may be due by
@@ -145,7 +107,6 @@ class HookSchedule:
 
     until_due: Callable[[Any, int], int | None]
     skip: Callable[[Any, int], None] = lambda hook, steps: None
-    fetches: Callable[[Any], Iterable[Any]] = lambda hook: ()
     can_wait: bool = False
     by_clock: bool = False
     is_passive: bool = False
@@ -202,8 +163,7 @@ def _until(timer: Any, count: int) -> int | None:
     """Return the number of steps until a timer, or None, triggers.
 
     `count` is the step count with which the hook asks the timer next. The result is
-    None if the timer never triggers, or goes by the clock: the hook asks such a timer
-    at the end of each run, and it triggers then.
+    None if the timer never triggers, or goes by the clock.
     """
     if timer is None or type(timer) is tf_hooks.NeverTriggerTimer:
         return None
@@ -264,26 +224,26 @@ _BY_CLASS = {
     f"{_TENSORFLOW}LoggingTensorHook": HookSchedule(
         until_due=lambda hook, step: _until(hook._timer, hook._iter_count),
         skip=_skip_iterations,
-        fetches=lambda hook: hook._current_tensors.values(),
         can_wait=True,
     ),
     f"{_TENSORFLOW}SummarySaverHook": HookSchedule(
         until_due=_at_next_step,
         skip=_skip_to_next_step,
-        fetches=lambda hook: hook._get_summary_op() or (),
         can_wait=True,
     ),
     f"{_TENSORFLOW}ProfilerHook": HookSchedule(
-        until_due=_at_next_step, skip=_skip_to_next_step
+        until_due=_at_next_step, skip=_skip_to_next_step, can_wait=True
     ),
     # Asks its timer with the global step that it has fetched, which a step may read
     # before or after its increment.
     f"{_EARLY_STOPPING}_StopOnPredicateHook": HookSchedule(
-        until_due=lambda hook, step: _until(hook._timer, step + 1)
+        until_due=_global_step_timer, can_wait=True, by_clock=True
     ),
-    f"{_EARLY_STOPPING}_CheckForStoppingHook": HookSchedule(
-        until_due=lambda hook, step: None,
-        fetches=lambda hook: (hook._stop_var,),
+    # Evaluates after a step. It increments its count before it asks its timer.
+    _EVALUATOR: HookSchedule(
+        until_due=lambda hook, step: _until(hook._timer, hook._iter_count + 1),
+        skip=_skip_iterations,
+        can_wait=True,
     ),
 }
 
@@ -291,10 +251,7 @@ _BY_CLASS = {
 _SCHEDULES = {(name, name): schedule for name, schedule in _BY_CLASS.items()}
 
 
-_SCHEDULES[_PASSIVE, _EVALUATOR] = HookSchedule(
-    until_due=lambda hook, step: _until(hook._timer, hook._iter_count + 1),
-    skip=_skip_iterations,
-)
+_SCHEDULES[_PASSIVE, _EVALUATOR] = _BY_CLASS[_EVALUATOR]
 
 
 # It waits before the first step only.

@@ -143,9 +143,6 @@ class LastStepsHook(tf.compat.v1.train.SessionRunHook):
         except tf.errors.OpError as error:
             _logger.warning("the first ps takes no notes: %s", error)
 
-    def steps_until_due(self, global_step: int) -> None:
-        """Return None: this hook needs to see no step; see `loop.hooks.schedule`."""
-
     def end(self, session: tf.compat.v1.Session) -> None:
         """Leave the note of this task, and wait for those of the others."""
         if request.is_requested():  # every ps may be about to end

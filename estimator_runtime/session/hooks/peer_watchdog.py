@@ -125,9 +125,6 @@ class PeerWatchdogHook(tf.compat.v1.train.SessionRunHook):
             daemon=True,
         ).start()
 
-    def steps_until_due(self, global_step: int) -> None:
-        """Return None: this hook needs to see no step; see `loop.hooks.schedule`."""
-
     def end(self, session: tf.compat.v1.Session) -> None:
         """Stop checking: the last save takes time, and other tasks may have ended."""
         self.stop()

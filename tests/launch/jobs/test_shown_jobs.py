@@ -127,7 +127,6 @@ def test_a_terminal_shows_a_row_for_each_task_and_the_bar_of_the_job(
     # Both wait at the gate, so what is known by then is shown however long it takes. Who
     # comes there with its first step has reported none: the other has taken them all.
     row = r"\r?\n"
-    job.read_until(rf"chief     \| (?:importing|building|creating|restoring).*{row}")
     job.read_until(
         rf"ps 0      \| running, pid \d+{row}"
         rf"chief     \| (?:training|step \d+).*{row}"

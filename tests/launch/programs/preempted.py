@@ -92,7 +92,7 @@ def model_fn(features, labels, mode, config):
 
 
 class Step(tf.estimator.SessionRunHook):
-    """Prints the global step after each step, or after each run of steps."""
+    """Prints the global step after each step that it sees, and at the end."""
 
     def begin(self):
         self.step = tf.compat.v1.train.get_global_step()
@@ -106,7 +106,11 @@ class Step(tf.estimator.SessionRunHook):
         time.sleep(600 if args.hang == "python" and step == 5 else args.step_secs)
 
     def steps_until_due(self, global_step):
-        """Run several steps in one call."""
+        """Run several steps in one call, unless something is to happen at a step."""
+        return 1 if args.at or args.hang else None
+
+    def end(self, session):
+        say(f"step {int(session.run(self.step))}")
 
 
 class Evaluation(tf.estimator.SessionRunHook):

@@ -40,7 +40,9 @@ def trained(steps_per_run, shapes, make_optimizer, config=None):
             weights = tf1.get_variable(
                 f"w{i}", shape, initializer=tf1.random_normal_initializer()
             )
-            noise = tf.random.normal(shape) * 10.0 ** tf.random.uniform(shape, -30, 3)
+            seed = tf.stack([i, tf.cast(step.read_value(), tf.int32)])
+            power = 10.0 ** tf.random.stateless_uniform(shape, seed, -30, 3)
+            noise = tf.random.stateless_normal(shape, seed + 9) * power
             losses.append(tf.reduce_sum(noise * weights * weights))
         train_op = make_optimizer().minimize(tf.add_n(losses), step)
         with (

@@ -7,6 +7,7 @@ from tensorflow.python.training import monitored_session
 
 import estimator_runtime as er
 from estimator_runtime.config import options
+from estimator_runtime.loop.fusion import idle_runs
 
 tf1 = tf.compat.v1
 train = tf1.train
@@ -20,7 +21,7 @@ def group_ops(optimizer, loss, step):
 
 @pytest.mark.parametrize("batches", [1, 4, 6, 8])
 def test_the_data_ends_at_any_offset_inside_a_run(batches, training):
-    this = training.replace(model="dropout", batches=batches, train={"steps": None})
+    this = training.replace(model="embedding", batches=batches, train={"steps": None})
     outcome = this.ours(5)
     assert outcome == this.stock()
     assert outcome.error is None
@@ -37,6 +38,21 @@ def test_the_data_ends_between_hooks_that_act(batches, training):
         hooks=lambda loss: [train.LoggingTensorHook([loss], 2, at_end=False)],
     )
     assert this.ours(5) == this.stock()
+
+
+@pytest.mark.parametrize("steps", [12.5, 13.0])
+@pytest.mark.parametrize("steps_per_run", [5, "auto"])
+def test_a_number_of_steps_may_be_a_fraction(
+    steps, steps_per_run, training, monkeypatch
+):
+    # As in `steps=len(data) / batch_size`.
+    monkeypatch.setattr(idle_runs, "TRIAL_STEPS", 1)
+    monkeypatch.setattr(idle_runs, "FEWEST_STEPS", 1)
+    monkeypatch.setattr(idle_runs, "STEPS_PER_OP", 0)
+    this = training.replace(train={"steps": steps})
+    outcome = this.ours(steps_per_run)
+    assert outcome == this.stock()
+    assert outcome.checkpoints == [0, 13]
 
 
 def test_data_that_ends_with_the_last_step_ends_nothing(training):
@@ -85,8 +101,8 @@ def test_a_step_that_counts_itself_and_then_lacks_data_has_no_result(batches):
     assert stock == [*range(batches)]
     with options.use(options.TrainingOptions(steps_per_run=5)):
         ours = losses(er.MonitoredTrainingSession)
-    # Of the first step, then of each fifth, and of the last that has its data.
-    assert ours == sorted({0, *range(0, batches, 5), batches - 1})
+    # Of the first two steps, then of each fifth, and of the last that has its data.
+    assert ours == sorted({0, *range(1, batches, 5), batches - 1})
 
 
 def start_in_a_call(session, data):
@@ -121,7 +137,7 @@ def test_a_program_that_starts_its_data_again_at_their_end_meets_no_end(
     with options.use(options.TrainingOptions(steps_per_run=steps_per_run)):
         ours = steps(er.MonitoredTrainingSession)
     # Several steps in a call until another call is made, after the first ten.
-    assert ours == sorted({1, *range(1, 11, steps_per_run), *range(10, 36)})
+    assert ours == sorted({1, *range(2, 11, steps_per_run), *range(10, 36)})
 
 
 def becomes_nan(features):
@@ -166,16 +182,16 @@ def test_a_nan_that_is_tolerated_stops_at_stocks_step(every, training, train_in_
 
 
 @pytest.mark.parametrize(
-    "watched",
+    ("watched", "seen"),
     [
-        lambda loss: [loss],
-        lambda loss: [loss.name],
-        lambda loss: [tf.sqrt(loss, "root").name, 2 * loss],
+        (lambda loss: [loss], 3),  # the first two steps, and the one with the NaN
+        (lambda loss: [loss.name], 13),  # each one
+        (lambda loss: [tf.sqrt(loss, "root"), 2 * loss], 3),
     ],
     ids=["a tensor", "its name", "two tensors"],
 )
 def test_a_nan_that_only_hooks_fetch_ends_a_run_of_steps_at_stocks_step(
-    watched, training, train_in_a_loop, seen_steps
+    watched, seen, training, train_in_a_loop, seen_steps
 ):
     def build():
         step = train.get_or_create_global_step()
@@ -188,25 +204,7 @@ def test_a_nan_that_only_hooks_fetch_ends_a_run_of_steps_at_stocks_step(
     assert (stock.error, stock.checkpoints) == (None, [0, 13])
     seen_steps.clear()
     assert train_in_a_loop(build, 5) == (stock, None)
-    assert len(seen_steps) == 4  # runs of 1, 5, 5 and 2 steps
-
-
-def test_a_stop_request_takes_effect_at_the_end_of_its_run(train_in_a_loop):
-    class StopsAt7(train.SessionRunHook):
-        """Has time: any step that it sees will do."""
-
-        def steps_until_due(self, global_step):
-            return None
-
-        def after_run(self, run_context, run_values):
-            if run_context.session.run(train.get_global_step()) >= 7:
-                run_context.request_stop()
-
-    def build():
-        return train.get_or_create_global_step().assign_add(1), [StopsAt7()]
-
-    assert [train_in_a_loop(build, k)[1] for k in (None, 1, 3, 100)] == [7, 7, 7, 101]
-    assert train_in_a_loop(build, 4)[1] == 9
+    assert len(seen_steps) == seen
 
 
 def bad_record(data):

@@ -64,15 +64,19 @@ def new_control_flow(features):
     times = tf.math.floormod(features["words"][0, 0], 4)
     return tf.while_loop(
         lambda i, _: i < times,
-        lambda i, x: (i + 1, tf.nn.dropout(x, 0.2) * 0.9),
+        lambda i, x: (i + 1, tf.tanh(x) * 0.9),
         [tf.constant(0, times.dtype), hidden],
         shape_invariants=[tf.TensorShape([]), tf.TensorShape([None, 1])],
     )[1]
 
 
+def dropout(features):
+    return tf.nn.dropout(dense(features), 0.2)
+
+
 def recurrent(features):
     sequence = tf.reshape(features["x"], [-1, 6, 6])
-    return tf.keras.layers.Dense(1)(tf.keras.layers.GRU(5, dropout=0.2)(sequence))
+    return tf.keras.layers.Dense(1)(tf.keras.layers.GRU(5)(sequence))
 
 
 def graph_function(features):
@@ -125,6 +129,7 @@ def dense_table(features, empty_key=-1):
         (through_py_function, "calls Python, 'EagerPyFunc'"),
         (python_in_a_function, "calls Python, 'PyFunc"),
         (old_control_flow, "has control flow of TensorFlow 1, "),
+        (dropout, "draws random numbers, "),
         (
             map_of_sparse_tensors,
             "has an op that may keep state of its own, 'AddManySparseToTensorsMap' (",
@@ -202,7 +207,7 @@ def test_a_placeholder_that_nobody_feeds_is_stocks_error(training, caplog):
     outcome = this.ours(7)
     assert outcome == this.stock()
     assert outcome.error.startswith("InvalidArgumentError: ")
-    assert said(caplog) == ["reads a placeholder, 'forgotten' (Placeholder)"]
+    assert said(caplog) == []  # no step has run
 
 
 @pytest.mark.parametrize(
@@ -257,14 +262,14 @@ JIT = tf1.OptimizerOptions(global_jit_level=tf1.OptimizerOptions.ON_1)
 def test_some_session_configs_are_those_of_single_steps(
     config, reason, training, caplog
 ):
-    this = training.replace(config={"session_config": config}, model="dropout")
+    this = training.replace(config={"session_config": config})
     assert this.ours(7) == this.stock()
     assert said(caplog) == [reason]
 
 
 def players():
     """Return the train ops of two players, made when asked for: they may take turns."""
-    noise = tf.nn.dropout(tf.ones([8]), rate=0.5)
+    noise = tf.ones([8])
     first, second = (tf1.get_variable(name, [8]) for name in ("first", "second"))
     loss = tf.reduce_sum(tf.square(first - second) * noise)
     optimizer = train.AdamOptimizer(0.1)
@@ -308,7 +313,7 @@ def ask_for_much(train_ops):
     [
         (
             take_turns,
-            "leaves out 'Adam_1/update_second/ResourceApplyAdam', which trains as well",
+            "takes turns with other calls of the session",
         ),
         (take_turns_in_a_function, "is run by a function, through run_step_fn"),
         (look_in_between, "takes turns with other calls of the session"),
@@ -460,7 +465,7 @@ def test_a_keras_model_trains_the_same(training, tmp_path, caplog):
         weights = tf.keras.initializers.GlorotUniform(seed=1)
         inputs = layers.Input([36], name="x")
         hidden = layers.Dense(8, "relu", kernel_initializer=weights)(inputs)
-        hidden = layers.BatchNormalization()(layers.Dropout(0.3, seed=2)(hidden))
+        hidden = layers.BatchNormalization()(hidden)
         outputs = layers.Dense(1, "sigmoid", kernel_initializer=weights)(hidden)
         model = tf.keras.Model(inputs, outputs)
         model.compile(tf.keras.optimizers.legacy.Adam(0.01), "mse")

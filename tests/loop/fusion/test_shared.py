@@ -1,6 +1,7 @@
 """Threads that share a session run their steps side by side, as in stock."""
 
 import threading
+import time
 
 import tensorflow as tf
 from tensorflow.python.training import monitored_session
@@ -28,12 +29,12 @@ def test_once_a_second_thread_calls_each_call_is_one_step(caplog):
             step = train.get_or_create_global_step().assign_add(1)
             with make_session(hooks=[train.StopAtStepHook(last_step=40)]) as session:
                 run = lambda: session.run(step)  # noqa: E731
-                yield [run(), run()]
+                yield [run(), run(), run()]
                 yield [in_a_thread(run), run(), in_a_thread(run), run()]
 
-    assert list(steps(STOCK)) == [[1, 2], [3, 4, 5, 6]]
+    assert list(steps(STOCK)) == [[1, 2, 3], [4, 5, 6, 7]]
     with options.use(options.TrainingOptions(steps_per_run=7)):
-        assert list(steps(er.MonitoredTrainingSession)) == [[1, 8], [9, 10, 11, 12]]
+        assert list(steps(er.MonitoredTrainingSession)) == [[1, 2, 9], [10, 11, 12, 13]]
     logger = "estimator_runtime.loop.run_length"
     assert [r.getMessage() for r in caplog.records if r.name == logger] == [
         "steps_per_run=7: steps are run one by one, because the step is run by several "
@@ -41,40 +42,50 @@ def test_once_a_second_thread_calls_each_call_is_one_step(caplog):
     ]
 
 
-def test_a_run_of_steps_gets_its_data_from_another_thread():
-    class Signals(train.SessionRunHook):
-        """Tells when the second call, of several steps, is under way."""
+class Seen(train.SessionRunHook):
+    """Records the threads whose steps it sees."""
 
-        calls = 0
-        is_under_way = threading.Event()
+    def __init__(self):
+        self.threads = []
 
-        def steps_until_due(self, global_step):
-            return None
+    def steps_until_due(self, global_step):
+        return None
 
-        def before_run(self, run_context):
-            self.calls += 1
-            if self.calls == 2:
-                self.is_under_way.set()
+    def before_run(self, run_context):
+        self.threads.append(threading.current_thread().name)
 
+
+def test_all_other_threads_wait_for_a_run_that_waits_for_data():
     with tf.Graph().as_default():
-        queue = tf.queue.FIFOQueue(3, [tf.float32], [[]])
+        queue = tf.queue.FIFOQueue(20, [tf.float32], [[]])
         put = queue.enqueue(1.0)
         with tf.control_dependencies([queue.dequeue()]):
             step = train.get_or_create_global_step().assign_add(1)
-        hooks = [Signals(), train.StopAtStepHook(last_step=9)]
-        chosen = options.TrainingOptions(steps_per_run=4)
+        seen, chosen = Seen(), options.TrainingOptions(steps_per_run=9)
+        hooks = [seen, train.StopAtStepHook(last_step=40)]
         with options.use(chosen), er.MonitoredTrainingSession(hooks=hooks) as session:
-            session._tf_sess().run(put)
-            seen = [session.run(step)]
-
-            def feed():
-                assert Signals.is_under_way.wait(60)
-                for _ in range(8):
-                    session.run(put)
-
-            feeder = threading.Thread(target=feed)
-            feeder.start()
-            while not session.should_stop():
-                seen.append(session.run(step))
-            feeder.join()
-    assert seen == [1, 5, 6, 7, 8, 9]
+            raw, found = session._tf_sess(), []
+            for _ in range(4):
+                raw.run(put)
+            run = threading.Thread(
+                target=lambda: found.extend(session.run(step) for _ in range(3))
+            )
+            run.start()
+            deadline = time.monotonic() + 60
+            while raw.run(train.get_global_step()) < 4:  # then it waits for data
+                assert time.monotonic() < deadline
+            others = [
+                threading.Thread(target=session.run, args=[step]) for _ in range(2)
+            ]
+            for other in others:
+                other.start()
+            time.sleep(0.5)
+            # A step that did not wait would have called the hook.
+            assert len(seen.threads) == 2
+            for _ in range(9):
+                session.run(put)  # a call for anything else does not wait
+            for thread in (run, *others):
+                thread.join(60)
+                assert not thread.is_alive()
+            assert raw.run(train.get_global_step()) == 13
+    assert found == [1, 2, 11]
