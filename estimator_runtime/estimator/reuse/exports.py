@@ -105,6 +105,8 @@ def add_meta_graph(
         make = functools.partial(_build, estimator, graph, receiver, mode)
         key: Hashable = None
         try:
+            if cache.is_default and mode == frozen.ModeKeys.TRAIN:
+                raise CannotReuse("the optimizer may have another learning rate now")
             inputs, shapes = _key(graph, receiver), cache.shapes(checkpoint)
             key = ("export", mode, inputs, shapes, model_key(estimator))
         except CannotReuse as reason:

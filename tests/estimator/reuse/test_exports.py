@@ -38,7 +38,7 @@ def files(folder):
             # A Saver has a name of its own for the files that it has not finished, and
             # TensorFlow numbers the branches of all graphs of a process.
             text = re.sub("_temp_[0-9a-f]{32}", "_temp", str(model))
-            text = re.sub(r"(cond_true|cond_false)_\d+", r"\1", text)
+            text = re.sub(r"((cond|count)_(true|false))_\d+", r"\1", text)
             found[path.name] = sorted(text.splitlines())
         elif path.is_file():
             found[path.name] = path.read_bytes()
@@ -199,3 +199,36 @@ def test_by_default_exports_wait_for_the_clock_as_in_tensorflow(
     found = [estimator.export_saved_model(str(base), serving()) for _ in range(3)]
     assert found == [str(base / str(start + n)).encode() for n in range(3)]
     assert len(slept) == 2
+
+
+def test_by_default_an_exported_training_has_the_optimizers_present_rate(
+    rows, tmp_path
+):
+    rate = [0.0]
+    optimizer = tf1.train.GradientDescentOptimizer(lambda: rate[0])
+
+    def estimator(**options):
+        return tf1.estimator.LinearRegressor(
+            [tf.feature_column.numeric_column("x", [3])],
+            optimizer=optimizer,
+            config=er.RunConfig(tmp_path / "model", **options),
+        )
+
+    receiver_fn = tf.estimator.experimental.build_raw_supervised_input_receiver_fn(
+        {"x": tf.zeros([1, 3])}, tf.zeros([1, 1])
+    )
+
+    def exported(each, name):
+        return files(
+            each.experimental_export_all_saved_models(
+                str(tmp_path / name), {tf.estimator.ModeKeys.TRAIN: receiver_fn}
+            )
+        )
+
+    stock, kept = estimator(reuse_graphs=False), estimator()
+    stock.train(rows(), steps=1)
+    found = []
+    for rate[0] in (0.25, 0.75):
+        found.append(exported(kept, "kept"))
+        assert found[-1] == exported(stock, "stock")
+    assert found[0]["saved_model.pb"] != found[1]["saved_model.pb"]
