@@ -213,12 +213,15 @@ class TrainingOptions:
         help="whether a lower or higher metric is better (default: min for a loss or "
         "an error)",
     )
-    reuse_graphs: bool = _option(
-        False,
-        types=(bool,),
+    reuse_graphs: bool | str = _option(
+        "auto",
+        types=(bool, str),
+        is_valid=lambda value: isinstance(value, bool) or value == "auto",
+        remedy='give True, False or "auto"',
         purpose="to evaluate, predict and export with graphs that are kept",
         help="evaluate, predict and export with a graph and session that are kept from "
-        "one call to the next, with the same results, or (the default) build them anew",
+        "one call to the next, with the same results, or build them anew (default: "
+        "keep those of TensorFlow's own Estimators that are made from data)",
     )
     progress: str = _option(
         "none",

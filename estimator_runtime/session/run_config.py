@@ -110,9 +110,11 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
         reuse_graphs: Whether the Estimator keeps the graph and the session of
             `evaluate`, `predict` and exports for its next call. The results are the
             same, but model_fn is called only once for each mode and structure of
-            inputs; see docs/performance.md. None takes the command's `--reuse-graphs`
-            or `--no-reuse-graphs`, else ESTIMATOR_RUNTIME_REUSE_GRAPHS, 1 or 0, else
-            False.
+            inputs. "auto" does it for TensorFlow's own Estimators, such as
+            DNNClassifier, if no argument of theirs is a function of the program; see
+            docs/performance.md. None takes the command's `--reuse-graphs` or
+            `--no-reuse-graphs`, else ESTIMATOR_RUNTIME_REUSE_GRAPHS, 1 or 0, else
+            "auto".
         progress: How to show progress: "auto", "bar", "plain" or "none". Under the
             command, the default is "auto". None takes the command's `--progress`,
             else ESTIMATOR_RUNTIME_PROGRESS, else "auto" in a notebook whose log
@@ -167,7 +169,7 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
         keep_best: int | None = None,
         best_metric: str | None = None,
         best_mode: str | None = None,
-        reuse_graphs: bool | None = None,
+        reuse_graphs: bool | str | None = None,
         progress: str | None = None,
     ):
         arguments = {

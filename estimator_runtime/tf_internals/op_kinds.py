@@ -47,7 +47,7 @@ FACTS = {
     "is_table": "HashTable HashTableV2",
     "initializes_table": """
         InitializeTable InitializeTableV2 InitializeTableFromTextFile
-        InitializeTableFromTextFileV2
+        InitializeTableFromTextFileV2 LookupTableImport LookupTableImportV2
     """,
     "is_iterator": "Iterator IteratorV2 OneShotIterator",
     "is_placeholder": "Placeholder",

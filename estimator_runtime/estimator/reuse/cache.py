@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import collections
 import logging
+import math
 import threading
+import weakref
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
@@ -12,6 +14,7 @@ import tensorflow as tf
 from tensorflow_estimator.python.estimator import estimator as frozen
 
 from estimator_runtime.config.options import TrainingOptions
+from estimator_runtime.estimator.reuse import keys
 from estimator_runtime.estimator.reuse.inputs import CannotReuse
 from estimator_runtime.estimator.reuse.model import Model, checkpoint_identity
 
@@ -19,6 +22,11 @@ _logger = logging.getLogger(__name__)
 _ATTRIBUTE = "_estimator_runtime_graph_cache"
 # Evaluation, prediction and export, and one of them with other inputs.
 MAX_GRAPHS = 4
+# Of a checkpoint whose model is kept although nobody has asked for it: 80 MB for each
+# graph if all are float32. The more values, the less of a call is building.
+MAX_VALUES = 20_000_000
+# How many Estimators keep graphs at once although nobody has asked for it.
+MAX_ESTIMATORS = 4
 _MAX_REFUSALS = 16
 # Methods of the frozen Estimator that do not matter to a graph.
 _OVERRIDABLE = {
@@ -27,7 +35,6 @@ _OVERRIDABLE = {
     "export_savedmodel",
     "latest_checkpoint",
 }
-_PLAIN = (bool, bytes, complex, float, int, str, type(None))
 
 
 class GraphCache:
@@ -35,7 +42,12 @@ class GraphCache:
 
     The one that was used least recently is dropped for a new one. A deep copy of a
     cache, or one that is pickled with its Estimator, is empty.
+
+    Attributes:
+        is_default: Whether nobody has asked for it. Then it keeps no large models.
     """
+
+    is_default = False
 
     def __init__(self) -> None:
         # Reentrant, as a model_fn may use the same Estimator.
@@ -45,7 +57,7 @@ class GraphCache:
             collections.OrderedDict()
         )
         self._logged: set[str] = set()
-        self._shapes: dict[Hashable, Hashable] = {}
+        self._shapes: dict[Hashable, tuple[tuple[str, tuple[int, ...]], ...]] = {}
 
     def model(self, key: Hashable, make: Callable[[], Model]) -> Model:
         """Return the model for a key; make it if there is none.
@@ -121,6 +133,11 @@ class GraphCache:
             known = tuple(sorted((name, tuple(dims)) for name, dims in shapes.items()))
             if identity is not None:
                 self._shapes = {identity: known}  # mostly the newest one
+        if self.is_default and sum(math.prod(dims) for _, dims in known) > MAX_VALUES:
+            raise CannotReuse(
+                f"the checkpoint has more than {MAX_VALUES:,} values; give "
+                "reuse_graphs=True to keep them in memory"
+            )
         return known
 
     def log_refusal(self, call: str, reason: object) -> None:
@@ -135,6 +152,12 @@ class GraphCache:
             self._logged.add(text)
             _logger.info("%s", text)
 
+    def clear(self) -> None:
+        """Drop all graphs. A call that uses one keeps it until it is done."""
+        with self._lock:
+            while self._kept:
+                self._close(self._kept.popitem()[1])
+
     def __len__(self) -> int:
         """Return how many graphs are kept."""
         return len(self._kept)
@@ -146,9 +169,29 @@ class GraphCache:
 
 def cache_of(estimator: Any) -> GraphCache | None:
     """Return the cache of an Estimator, or None if it reuses no graphs."""
-    if not TrainingOptions.of(estimator._config).reuse_graphs:
+    wanted = TrainingOptions.of(estimator._config).reuse_graphs
+    is_default = wanted == "auto"
+    if not wanted or (is_default and keys.arguments(estimator) is None):
         return None
-    return vars(estimator).setdefault(_ATTRIBUTE, GraphCache())
+    cache = vars(estimator).setdefault(_ATTRIBUTE, GraphCache())
+    cache.is_default = is_default
+    if is_default:
+        _drop_all_but_newest(cache)
+    return cache
+
+
+_recent: list[weakref.ref[GraphCache]] = []  # the one that was used last is the last
+_recent_lock = threading.Lock()
+
+
+def _drop_all_but_newest(cache: GraphCache) -> None:
+    """Drop the graphs of Estimators by default, but for those of the last few."""
+    with _recent_lock:
+        caches = [found for each in _recent if (found := each()) not in (None, cache)]
+        dropped = caches[: 1 - MAX_ESTIMATORS]
+        _recent[:] = map(weakref.ref, [*caches[1 - MAX_ESTIMATORS :], cache])
+    for each in dropped:
+        each.clear()
 
 
 def cache_for(
@@ -183,40 +226,6 @@ def _own_method(estimator: Any) -> str | None:
         if callable(stock) and is_own and name not in _OVERRIDABLE:
             return f"{cls.__name__} has a {name} of its own"
     return None
-
-
-def model_key(estimator: Any) -> Hashable:
-    """Return a key for what the graph of an Estimator depends on, except its inputs."""
-    return (
-        _by_value((estimator._model_fn, estimator._params, estimator._config)),
-        estimator._config.tf_random_seed,
-        estimator._session_config.SerializeToString(deterministic=True),
-    )
-
-
-class _Identical:
-    """An object that equals only itself, and stays alive as long as a key has it."""
-
-    def __init__(self, thing: object) -> None:
-        self._thing = thing
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identical) and self._thing is other._thing
-
-    def __hash__(self) -> int:
-        return id(self._thing)
-
-
-def _by_value(thing: Any) -> Hashable:
-    """Return a key for an object: of its plain values, and the identity of others."""
-    kind = type(thing)
-    if kind in _PLAIN:
-        return kind, repr(thing)  # tells -0.0 from 0.0, and finds NaN again
-    if kind is dict:
-        return kind, tuple((_by_value(k), _by_value(v)) for k, v in thing.items())
-    if kind in (list, tuple):
-        return kind, tuple(map(_by_value, thing))
-    return _Identical(thing)
 
 
 def first_line(error: BaseException) -> str:

@@ -21,10 +21,13 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.training import evaluation
 from tensorflow_estimator.python.estimator import estimator as frozen
+from tensorflow_estimator.python.estimator import util
 
 from estimator_runtime.estimator.evaluation import stop_hooks
-from estimator_runtime.estimator.reuse.cache import GraphCache, first_line, model_key
+from estimator_runtime.estimator.reuse import in_memory
+from estimator_runtime.estimator.reuse.cache import GraphCache, first_line
 from estimator_runtime.estimator.reuse.inputs import CannotReuse, Inputs
+from estimator_runtime.estimator.reuse.keys import model_key
 from estimator_runtime.estimator.reuse.model import Model, ModelSession, Outputs
 from estimator_runtime.tf_internals import graphs
 from estimator_runtime.tf_internals.sessions import graph_mode
@@ -106,22 +109,30 @@ def evaluate(
         return feeding.results
 
 
-def _metrics(spec: Any) -> tuple[Any, dict[str, Any]]:
-    """Return the op that updates the metrics of an EstimatorSpec, and their values."""
-    metrics = frozen._verify_and_create_loss_metric(spec.eval_metric_ops, spec.loss)
-    return frozen._extract_metric_update_ops(metrics)
+def _call_model_fn(estimator: Any, features: Any, labels: Any) -> tuple[Any, ...]:
+    """Add the model to the default graph, as `_evaluate_build_graph` does.
+
+    Returns:
+        The Scaffold, hooks of the model, the op that updates the metrics, and their
+        values.
+    """
+    scaffold, hooks, _, update_op, eval_dict = estimator._call_model_fn_eval(
+        lambda: (features, labels), estimator.config
+    )
+    if _GLOBAL_STEP in eval_dict:
+        raise ValueError(
+            "Metric with name `global_step` is not allowed, because Estimator "
+            "already defines a default metric with the same name."
+        )
+    eval_dict[_GLOBAL_STEP] = tf1.train.get_global_step()
+    return scaffold, hooks, update_op, eval_dict
 
 
 def _build_evaluation(estimator: Any, features: Any, labels: Any) -> Outputs:
-    """Add the model to the default graph, as `_call_model_fn_eval` does."""
-    spec = estimator._call_model_fn(features, labels, _EVAL, estimator.config)
-    if spec.evaluation_hooks:
+    scaffold, hooks, update_op, eval_dict = _call_model_fn(estimator, features, labels)
+    if hooks:
         raise CannotReuse("its EstimatorSpec has evaluation_hooks")
-    update_op, eval_dict = _metrics(spec)
-    if _GLOBAL_STEP in eval_dict:
-        raise CannotReuse("it has a metric of the name global_step")
-    eval_dict[_GLOBAL_STEP] = tf1.train.get_global_step()
-    return Outputs(scaffold=spec.scaffold, results=eval_dict, update=update_op)
+    return Outputs(scaffold=scaffold, results=eval_dict, update=update_op)
 
 
 def _evaluate_normally(
@@ -132,16 +143,7 @@ def _evaluate_normally(
     hooks: Sequence[tf.estimator.SessionRunHook],
 ) -> tuple[Any, Any, Any, Any]:
     """Continue as `_evaluate_build_graph` does after it has called input_fn."""
-    spec = estimator._call_model_fn(features, labels, _EVAL, estimator.config)
-    update_op, eval_dict = _metrics(spec)
-    if _GLOBAL_STEP in eval_dict:
-        raise ValueError(
-            "Metric with name `global_step` is not allowed, because Estimator "
-            "already defines a default metric with the same name."
-        )
-    eval_dict[_GLOBAL_STEP] = tf1.train.get_global_step()
-    all_hooks = [*input_hooks, *hooks, *(spec.evaluation_hooks or [])]
-    scaffold = spec.scaffold
+    scaffold, more, update_op, eval_dict = _call_model_fn(estimator, features, labels)
     if scaffold and scaffold.local_init_op:
         evaluation._get_or_create_eval_step()
         scaffold = tf1.train.Scaffold(
@@ -150,7 +152,7 @@ def _evaluate_normally(
             ),
             copy_from_scaffold=scaffold,
         )
-    return scaffold, update_op, eval_dict, all_hooks
+    return scaffold, update_op, eval_dict, [*input_hooks, *hooks, *(more or [])]
 
 
 class _FeedHook(tf.estimator.SessionRunHook):
@@ -196,32 +198,52 @@ def predict(
 ) -> Iterator[Any]:
     """Do what `predict` does, with a kept graph of the model if possible."""
     rows = functools.partial(_rows, estimator, yield_single_examples)
+    # Its session outlives that of the inputs, which is entered later.
     with contextlib.ExitStack() as until_done:
-        with graph_mode(), tf.Graph().as_default() as graph:
-            call = _Call(estimator, cache, _PREDICT, graph)
-            features, hooks = estimator._get_features_from_input_fn(input_fn, _PREDICT)
-            # Its session outlives that of the inputs, which is entered later.
-            kept = call.kept(features, None, checkpoint, until_done)
-            if kept is None:
-                # The default graph is this one until the last result, as ever.
-                predictions, session = _predict_normally(
-                    estimator, features, hooks, predict_keys, checkpoint
-                )
-                yield from _read(session, predictions, rows)
-                return
-            wanted = estimator._extract_keys(kept.session.outputs.results, predict_keys)
-            names = list(wanted) if predict_keys else None
-            creator = tf1.train.ChiefSessionCreator(
-                _scaffold_of_inputs(), config=estimator._session_config
-            )
-            session = tf1.train.MonitoredSession(creator, hooks=hooks)
+        kept, session = None, None
+        given = in_memory.of_function(input_fn)
+        if given is not None:
+            call = _Call(estimator, cache, _PREDICT)
+            kept = call.kept(given.features, None, checkpoint, until_done)
+        if kept is None:
+            with graph_mode(), tf.Graph().as_default() as graph:
+                call = _Call(estimator, cache, _PREDICT, graph)
+                result = estimator._call_input_fn(input_fn, _PREDICT)
+                given = in_memory.of_dataset(result)
+                if given is not None:
+                    kept = call.kept(given.features, None, checkpoint, until_done)
+                if kept is None:
+                    features, _, hooks = util.parse_input_fn_result(result)
+                    estimator._validate_features_in_predict_input(features)
+                    if given is None:
+                        kept = call.kept(features, None, checkpoint, until_done)
+                    if kept is None:
+                        # The default graph is this one until the last result, as ever.
+                        predictions, session = _predict_normally(
+                            estimator, features, hooks, predict_keys, checkpoint
+                        )
+                        yield from _read(session, predictions, rows)
+                        return
+                    session = _session_of_inputs(estimator, hooks)
         # Not the default graph any more, so that another prediction may begin before
         # the last result of this one.
-        yield from _read(
-            session,
-            kept.batch,
-            lambda batch: rows(kept.session.results(batch, names)),
-        )
+        wanted = estimator._extract_keys(kept.session.outputs.results, predict_keys)
+        names = list(wanted) if predict_keys else None
+        results = functools.partial(kept.session.results, names=names)
+        if session is not None:
+            yield from _read(session, kept.batch, lambda batch: rows(results(batch)))
+        elif given is not None:
+            for batch in given.batches(kept.batch):
+                yield from rows(results(batch))
+
+
+def _session_of_inputs(
+    estimator: Any, hooks: Sequence[tf.estimator.SessionRunHook]
+) -> tf.compat.v1.train.MonitoredSession:
+    creator = tf1.train.ChiefSessionCreator(
+        _scaffold_of_inputs(), config=estimator._session_config
+    )
+    return tf1.train.MonitoredSession(creator, hooks=hooks)
 
 
 def _read(
@@ -293,22 +315,28 @@ class _KeptModel:
 
 
 class _Call:
-    """A call of `evaluate` or `predict`, in a new graph in which input_fn is called.
+    """A call of `evaluate` or `predict`.
 
     Args:
         estimator: The Estimator.
         cache: Its cache.
         mode: EVAL or PREDICT.
-        graph: The graph, which is the default graph.
+        graph: A new graph in which input_fn is called, which is the default graph; None
+            if the inputs need none.
     """
 
     def __init__(
-        self, estimator: Any, cache: GraphCache, mode: str, graph: tf.Graph
+        self,
+        estimator: Any,
+        cache: GraphCache,
+        mode: str,
+        graph: tf.Graph | None = None,
     ) -> None:
         self._estimator, self._cache, self._mode = estimator, cache, mode
         self._graph = graph
-        _begin(estimator, graph)
-        self._uses_before = self._uses_of_global_step()
+        if graph is not None:
+            _begin(estimator, graph)
+            self._uses_before = self._uses_of_global_step(graph)
 
     def kept(
         self,
@@ -329,7 +357,8 @@ class _Call:
             None if the call needs a graph of its own. The log says why.
         """
         try:
-            self._check_graph()
+            if self._graph is not None:
+                self._check_graph(self._graph)
             inputs = Inputs(self._graph, features, labels)
             model = self._model(inputs, checkpoint)
             session = until_done.enter_context(_session(model, checkpoint))
@@ -338,9 +367,8 @@ class _Call:
             return None
         return _KeptModel(session, model.used_of(inputs.tensors))
 
-    def _check_graph(self) -> None:
+    def _check_graph(self, graph: tf.Graph) -> None:
         """Raise CannotReuse if input_fn has added something that is for the model."""
-        graph = self._graph
         if graph.seed != self._estimator._config.tf_random_seed:
             raise CannotReuse(
                 "input_fn sets a seed, which ops of model_fn would use too"
@@ -349,7 +377,7 @@ class _Call:
             raise CannotReuse("input_fn sets the learning phase of Keras")
         if len(graph.get_collection(tf1.GraphKeys.GLOBAL_VARIABLES)) > 1:
             raise CannotReuse("input_fn makes variables")
-        if self._uses_of_global_step() != self._uses_before:
+        if self._uses_of_global_step(graph) != self._uses_before:
             raise CannotReuse("input_fn uses the global step")
         for key in graph.get_all_collection_keys():
             if key not in _COLLECTIONS_OF_INPUTS and graph.get_collection(key):
@@ -357,8 +385,9 @@ class _Call:
                     f"input_fn adds to the collection {key!r}, which model_fn may read"
                 )
 
-    def _uses_of_global_step(self) -> int:
-        step = tf1.train.get_global_step(self._graph)
+    @staticmethod
+    def _uses_of_global_step(graph: tf.Graph) -> int:
+        step = tf1.train.get_global_step(graph)
         return sum(len(tensor.consumers()) for tensor in step.op.outputs)
 
     def _model(self, inputs: Inputs, checkpoint: str) -> Model:

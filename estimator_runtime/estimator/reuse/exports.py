@@ -7,7 +7,8 @@ model_fn would add to it. So the graph of that export is written again, with the
 variables of another checkpoint.
 
 Such an export takes less than a second, which is what TensorFlow names exports after.
-So the next one takes the next free second, where TensorFlow would wait for it.
+So the next one takes the next free second, where TensorFlow would wait for it, if the
+program asks for `reuse_graphs`.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from typing import Any
 import tensorflow as tf
 from tensorflow_estimator.python.estimator import estimator as frozen
 
-from estimator_runtime.estimator.reuse.cache import GraphCache, cache_of, model_key
+from estimator_runtime.estimator.reuse.cache import GraphCache, cache_of
 from estimator_runtime.estimator.reuse.inputs import CannotReuse, static_shape
+from estimator_runtime.estimator.reuse.keys import model_key
 from estimator_runtime.estimator.reuse.model import checkpoint_identity
 from estimator_runtime.tf_internals import graphs
 
@@ -35,7 +37,7 @@ _COMPOSITES = (tf.SparseTensor, tf.RaggedTensor)
 # How far ahead of the clock the name of an export may be. Enough for a few evaluations
 # in a row, and gone before another process is likely to export to the same folder.
 _MAX_SECS_AHEAD = 5
-# Whether the export under way is one of an Estimator that reuses graphs.
+# Whether the export under way is one of an Estimator that was asked to reuse graphs.
 _is_reusing = contextvars.ContextVar("_is_reusing", default=False)
 
 
@@ -54,8 +56,9 @@ def patch_names() -> None:
 
 @contextlib.contextmanager
 def naming(estimator: Any) -> Iterator[None]:
-    """Name the exports of an Estimator without waiting, if it reuses graphs."""
-    token = _is_reusing.set(cache_of(estimator) is not None)
+    """Name the exports of an Estimator without waiting, if that is asked for."""
+    cache = cache_of(estimator)
+    token = _is_reusing.set(cache is not None and not cache.is_default)
     try:
         yield
     finally:
@@ -102,6 +105,8 @@ def add_meta_graph(
         make = functools.partial(_build, estimator, graph, receiver, mode)
         key: Hashable = None
         try:
+            if cache.is_default and mode == frozen.ModeKeys.TRAIN:
+                raise CannotReuse("the optimizer may have another learning rate now")
             inputs, shapes = _key(graph, receiver), cache.shapes(checkpoint)
             key = ("export", mode, inputs, shapes, model_key(estimator))
         except CannotReuse as reason:

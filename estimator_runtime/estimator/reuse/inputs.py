@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from estimator_runtime.estimator.reuse.in_memory import Column
 from estimator_runtime.tf_internals import graphs
 
 tf1 = tf.compat.v1
@@ -29,12 +30,12 @@ class Inputs:
     """The features and labels of one call.
 
     Args:
-        graph: The graph in which input_fn was called.
+        graph: The graph in which input_fn was called; None if it was not.
         features: What it returned, in any nesting of dicts, lists and tuples.
         labels: Likewise, or None.
 
     Attributes:
-        tensors: The tensors of a batch, each once.
+        tensors: The tensors of a batch, each once; columns of inputs in memory.
         key: Equal for inputs to which a model_fn responds with the same graph.
         seeds_drawn: How many ops of the graph have drawn a seed. Ops of a model_fn that
             has no seed of its own for them continue this count.
@@ -43,12 +44,12 @@ class Inputs:
         CannotReuse: If a batch cannot be fed to another graph.
     """
 
-    def __init__(self, graph: tf.Graph, features: Any, labels: Any) -> None:
-        self._graph = graph
+    def __init__(self, graph: tf.Graph | None, features: Any, labels: Any) -> None:
+        self._graph: Any = graph
         self._places: dict[int, int] = {}
         self._values = (features, labels)
-        self.tensors: list[tf.Tensor] = []
-        self.seeds_drawn = graphs.seeds_drawn(graph)
+        self.tensors: list[Any] = []
+        self.seeds_drawn = 0 if graph is None else graphs.seeds_drawn(graph)
         self.key: Hashable = (
             self._described(features),
             self._described(labels),
@@ -85,6 +86,8 @@ class Inputs:
             return spec, tuple(self._tensor(part) for part in _parts(value))
         if isinstance(value, tf.Tensor):
             return self._tensor(value)
+        if isinstance(value, Column):
+            return self._placed(value)
         raise CannotReuse(f"input_fn returns a {kind.__name__}, which cannot be fed")
 
     def _tensor(self, tensor: Any) -> Hashable:
@@ -98,6 +101,9 @@ class Inputs:
                 f"input_fn returns the constant {tensor.name!r}, whose value model_fn "
                 "may look at"
             )
+        return self._placed(tensor)
+
+    def _placed(self, tensor: Any) -> Hashable:
         # model_fn can tell whether two features are one tensor.
         place = self._places.setdefault(id(tensor), len(self.tensors))
         if place == len(self.tensors):
@@ -135,7 +141,7 @@ def _parts(value: Any) -> list[Any]:
     return tf.nest.flatten(value, expand_composites=True)
 
 
-def static_shape(tensor: tf.Tensor) -> tuple[int | None, ...] | None:
+def static_shape(tensor: tf.Tensor | Column) -> tuple[int | None, ...] | None:
     """Return the static shape of a tensor; None if not even its rank is known."""
     shape = tensor.shape
     return None if shape.rank is None else tuple(shape.as_list())

@@ -38,7 +38,7 @@ def files(folder):
             # A Saver has a name of its own for the files that it has not finished, and
             # TensorFlow numbers the branches of all graphs of a process.
             text = re.sub("_temp_[0-9a-f]{32}", "_temp", str(model))
-            text = re.sub(r"(cond_true|cond_false)_\d+", r"\1", text)
+            text = re.sub(r"((cond|count)_(true|false))_\d+", r"\1", text)
             found[path.name] = sorted(text.splitlines())
         elif path.is_file():
             found[path.name] = path.read_bytes()
@@ -107,7 +107,8 @@ def test_a_checkpoint_that_is_named_is_exported(pair, linear, rows, tmp_path):
     assert pair.calls == ["infer"]
 
 
-def test_parsed_examples_and_files_of_a_vocabulary(tmp_path, rows):
+@pytest.mark.parametrize("reuse_graphs", [True, "auto"])
+def test_parsed_examples_and_files_of_a_vocabulary(reuse_graphs, tmp_path, monkeypatch):
     vocabulary = tmp_path / "vocabulary.txt"
     vocabulary.write_text("a\nb\n")
     words = tf.feature_column.categorical_column_with_vocabulary_file(
@@ -121,19 +122,19 @@ def test_parsed_examples_and_files_of_a_vocabulary(tmp_path, rows):
         x = {"w": np.array(["a", "b", "c"])}
         return tf.data.Dataset.from_tensor_slices((x, [0, 1, 0])).batch(2)
 
-    calls = []
-
     def estimator(reuse_graphs):
         config = er.RunConfig(tmp_path / "model", reuse_graphs=reuse_graphs)
-        made = tf.estimator.DNNClassifier([2], columns, config=config)
-        if reuse_graphs:
-            original = made._model_fn
-            made._model_fn = lambda features, labels, mode, config: (
-                calls.append(mode) or original(features, labels, mode, config)
-            )
-        return made
+        return tf.estimator.DNNClassifier([2], columns, config=config)
 
-    stock, kept = estimator(False), estimator(True)
+    stock, kept = estimator(False), estimator(reuse_graphs)
+    calls, call = [], tf1.estimator.Estimator._call_model_fn
+
+    def counting(self, features, labels, mode, config):
+        if self is kept:
+            calls.append(mode)
+        return call(self, features, labels, mode, config)
+
+    monkeypatch.setattr(tf1.estimator.Estimator, "_call_model_fn", counting)
     for _ in range(2):
         stock.train(data)
         a = stock.export_saved_model(str(tmp_path / "s"), parsing)
@@ -182,3 +183,52 @@ def test_exports_within_a_second_take_the_next_ones_and_do_not_sleep(
         (base / name).mkdir()
     found = [pair.kept.export_saved_model(str(base), serving()) for _ in range(3)]
     assert found == [str(base / str(int(now) + n)).encode() for n in (1, 2, 3)]
+
+
+def test_by_default_exports_wait_for_the_clock_as_in_tensorflow(
+    rows, tmp_path, monkeypatch
+):
+    columns = [tf.feature_column.numeric_column("x", [3])]
+    estimator = tf.estimator.LinearRegressor(columns, tmp_path / "model")
+    estimator.train(rows())
+    start = int(time.time())
+    slept = []
+    monkeypatch.setattr(time, "time", lambda: start + len(slept))
+    monkeypatch.setattr(time, "sleep", slept.append)
+    base = tmp_path / "export"
+    found = [estimator.export_saved_model(str(base), serving()) for _ in range(3)]
+    assert found == [str(base / str(start + n)).encode() for n in range(3)]
+    assert len(slept) == 2
+
+
+def test_by_default_an_exported_training_has_the_optimizers_present_rate(
+    rows, tmp_path
+):
+    rate = [0.0]
+    optimizer = tf1.train.GradientDescentOptimizer(lambda: rate[0])
+
+    def estimator(**options):
+        return tf1.estimator.LinearRegressor(
+            [tf.feature_column.numeric_column("x", [3])],
+            optimizer=optimizer,
+            config=er.RunConfig(tmp_path / "model", **options),
+        )
+
+    receiver_fn = tf.estimator.experimental.build_raw_supervised_input_receiver_fn(
+        {"x": tf.zeros([1, 3])}, tf.zeros([1, 1])
+    )
+
+    def exported(each, name):
+        return files(
+            each.experimental_export_all_saved_models(
+                str(tmp_path / name), {tf.estimator.ModeKeys.TRAIN: receiver_fn}
+            )
+        )
+
+    stock, kept = estimator(reuse_graphs=False), estimator()
+    stock.train(rows(), steps=1)
+    found = []
+    for rate[0] in (0.25, 0.75):
+        found.append(exported(kept, "kept"))
+        assert found[-1] == exported(stock, "stock")
+    assert found[0]["saved_model.pb"] != found[1]["saved_model.pb"]
