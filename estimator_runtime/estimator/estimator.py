@@ -8,6 +8,7 @@ calls them: train, evaluate, predict, export.
 
 import contextlib
 import functools
+import itertools
 import os
 import types
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from estimator_runtime import reporting
 from estimator_runtime.checkpoint.store import locks
 from estimator_runtime.config.options import TrainingOptions, use
 from estimator_runtime.estimator import checkpoints, evaluation, keras
-from estimator_runtime.estimator.reuse import calls, exports
+from estimator_runtime.estimator.reuse import advice, calls, exports
 from estimator_runtime.estimator.reuse.cache import cache_for
 from estimator_runtime.output import metrics_file
 from estimator_runtime.signals import request
@@ -68,7 +69,7 @@ class Overrides:
     ) -> Any:
         """Call model_fn with Keras's seed set, and refuse variables of Keras 3."""
         seed = self.config.tf_random_seed
-        with keras.refusing_keras_3(), keras.seeded(seed):
+        with keras.refusing_keras_3(), keras.seeded(seed), advice.building(self):
             return stock._call_model_fn(self, features, labels, mode, config)
 
     def evaluate(
@@ -101,9 +102,10 @@ class Overrides:
         obstacles = calls.obstacles(hooks, checkpoint_path, master, strategy)
         cache = cache_for("evaluate", self, obstacles)
         if cache is None:
-            return stock._actual_eval(
-                self, input_fn, strategy, steps, hooks, checkpoint_path, name
-            )
+            with advice.repeated(self, "evaluate", obstacles):
+                return stock._actual_eval(
+                    self, input_fn, strategy, steps, hooks, checkpoint_path, name
+                )
         return calls.evaluate(self, cache, input_fn, steps, checkpoint_path, name)
 
     def _evaluate_run(
@@ -137,9 +139,13 @@ class Overrides:
             obstacles = calls.obstacles(hooks, path, self._config.master)
             cache = cache_for("predict", self, obstacles)
             if cache is None:
-                yield from stock.predict(
+                rows = stock.predict(
                     self, input_fn, predict_keys, hooks, path, yield_single_examples
                 )
+                with advice.repeated(self, "predict", obstacles):
+                    first = list(itertools.islice(rows, 1))
+                yield from first
+                yield from rows
             else:
                 yield from calls.predict(
                     self, cache, input_fn, predict_keys, path, yield_single_examples
