@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import glob
 import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -18,13 +19,14 @@ from estimator_runtime.checkpoint.tensor_bundle.reading import UnreadableError
 from estimator_runtime.config.paths import is_local
 from estimator_runtime.errors import CheckpointError
 
-GOOD, DAMAGED, UNREADABLE = "good", "damaged", "unreadable"
+GOOD, DAMAGED, ORPHAN, TEMPORARY = "good", "damaged", "orphan", "temporary"
+UNREADABLE = "unreadable"
 _CHECK_DISK = "check that its disk or file server is responding"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Entry(Checkpoint):
-    """A checkpoint in an inventory.
+    """A checkpoint, or the files of an unfinished save, in an inventory.
 
     Attributes:
         state: One of:
@@ -32,25 +34,35 @@ class Entry(Checkpoint):
             * "good".
             * "damaged": a restart would set it aside.
             * "unreadable": its disk returns an error, which would end a restart.
-
+            * "orphan": files without an index, which are not those of the newest that
+              the state file names. A restart ignores them.
+            * "temporary": files of a save that has not finished.
         reason: Why it is not good, in a few words; None if it is good.
         is_read: Whether its data was read, and no problem found.
+        hidden: Path of the unfinished save, or None.
     """
 
     state: str
     reason: str | None = None
     is_read: bool = False
+    hidden: str | None = None
 
     @property
     def path(self) -> str:
-        """Path without suffix."""
-        return self.prefix
+        """Path without suffix, or the hidden path of an unfinished save."""
+        return self.hidden or self.prefix
 
     @property
     def own_bytes(self) -> int:
         """Size of its files in bytes, without .meta files: they are links to one."""
         own = tuple(path for path in self.files if not path.endswith(".meta"))
         return Checkpoint(prefix=self.prefix, files=own).bytes
+
+    @property
+    def saved_at(self) -> float:
+        """Time of the last change, in seconds since 1970."""
+        changed_at = cleanup.changed_at(self.hidden) if self.hidden else None
+        return changed_at or super().saved_at
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,15 +85,16 @@ class Inventory:
 
     @property
     def newest(self) -> Entry | None:
-        """The checkpoint with the highest step, or None.
+        """The checkpoint with the highest step that is not an orphan, or None.
 
         If a restart would continue from a checkpoint, only checkpoints with the same
         name before the step are considered.
         """
-        found = self.entries
+        found = [
+            each for each in self.entries if each.state in (GOOD, DAMAGED, UNREADABLE)
+        ]
         if self.restart is not None:
-            series = self.restart.series
-            found = tuple(each for each in found if each.series == series)
+            found = [each for each in found if each.series == self.restart.series]
         return max(found, key=_step, default=None)
 
     @property
@@ -97,8 +110,8 @@ def take(folder: str, problem: Callable[[str], str | None] | None = None) -> Inv
     """Return the inventory of a folder.
 
     A training may continue to save and delete checkpoints, so the inventory is that of
-    one moment. Saves that have not finished are left out: they may be under way, and a
-    restart removes those of dead runs. This function changes nothing.
+    one moment. This function changes nothing. A restart also removes or finishes the
+    incomplete work of dead runs; the inventory takes that into account.
 
     Args:
         folder: Path of a model directory.
@@ -146,8 +159,15 @@ def _take(folder: str, problem: Callable[[str], str | None] | None) -> Inventory
             "model_dir?"
         )
     known: dict[str, str | None] = {}
-    examined = [_examine(folder, each, known, problem) for each in _found(seen)]
-    found = [entry for entry in examined if entry is not None]
+    examined = [
+        _examine(folder, each, each.prefix == seen.latest, known, problem)
+        for each in _found(folder, seen)
+    ]
+    found = [
+        entry
+        for entry in (*examined, *map(_temporary, seen.temporary))
+        if entry is not None
+    ]
     if not found:
         raise CheckpointError(
             f"{folder!r} has no checkpoints, but other files; is it the model_dir?"
@@ -167,6 +187,7 @@ def _take(folder: str, problem: Callable[[str], str | None] | None) -> Inventory
 def _examine(
     folder: str,
     checkpoint: Checkpoint,
+    is_latest: bool,
     known: dict[str, str | None],
     problem: Callable[[str], str | None] | None,
 ) -> Entry | None:
@@ -175,10 +196,12 @@ def _examine(
     Args:
         folder: The folder of the inventory.
         checkpoint: The checkpoint.
+        is_latest: Whether the state file names it as the newest.
         known: Gets what `problem` returns, by path without suffix.
         problem: As in `take`.
     """
-    is_read, state = False, DAMAGED
+    is_read = False
+    state = DAMAGED if checkpoint.has_index or is_latest else ORPHAN
     with locks.reading(checkpoint.prefix):  # a training may be deleting others
         try:
             reason = checkpoint.problem()
@@ -219,14 +242,13 @@ def _restart(
     return best
 
 
-def _found(seen: FolderScan) -> Iterable[Checkpoint]:
-    """Return the checkpoints that the inventory shows."""
-    unfinished = set(map(cleanup.prefix_of, seen.temporary)) - set(seen.named)
+def _found(folder: str, seen: FolderScan) -> Iterable[Checkpoint]:
+    """Return the checkpoints that the inventory shows, except temporary files."""
     found = {
         each.prefix: each
         for each in seen.found
         # A single index file may belong to another program.
-        if each.is_v1 or (each.has_index and len(each.files) > 1)
+        if len(each.files) > 1 or not each.has_index
     }
     # The state file may name checkpoints in other folders, or without a number.
     for path in seen.named:
@@ -234,7 +256,20 @@ def _found(seen: FolderScan) -> Iterable[Checkpoint]:
         each = Checkpoint.at(path)
         if path not in found and (each.files or path == seen.latest):
             found[path] = each
-    return [each for each in found.values() if each.prefix not in unfinished]
+    for path in seen.temporary:
+        there = found.get(cleanup.prefix_of(path))
+        if there is not None and _is_temporary(there, path, seen):
+            del found[there.prefix]
+    return found.values()
+
+
+def _is_temporary(there: Checkpoint, path: str, seen: FolderScan) -> bool:
+    """Return whether the files of a checkpoint are those of an unfinished save."""
+    is_whole = there.prefix in seen.named and there.has_index
+    if not cleanup.is_dead(path) and not is_whole:
+        return True  # the save is renaming its files to their final names
+    saving = cleanup.dead_save(path)
+    return saving is not None and cleanup.will_undo(saving, seen.state)
 
 
 def _was_deleted(folder: str, checkpoint: Checkpoint) -> bool:
@@ -252,6 +287,25 @@ def _total_bytes(entries: Iterable[Entry]) -> int:
             stat = os.stat(path)
             sizes[stat.st_dev, stat.st_ino] = stat.st_size
     return sum(sizes.values())
+
+
+def _temporary(path: str) -> Entry | None:
+    """Return the entry of an unfinished save; None if it has finished by now."""
+    if cleanup.changed_at(path) is None:
+        return None
+    inside = [path]
+    if os.path.isdir(path):
+        inside += glob.glob(os.path.join(glob.escape(path), "*"))
+    reason = "being written"
+    if cleanup.is_dead(path):
+        reason = "left by a run that died"
+    return Entry(
+        prefix=cleanup.prefix_of(path),
+        files=tuple(each for each in inside if os.path.isfile(each)),
+        state=TEMPORARY,
+        reason=reason,
+        hidden=path,
+    )
 
 
 def _step(entry: Entry | Checkpoint) -> int:

@@ -2,8 +2,10 @@
 
 import contextlib
 import json
+import os
 import re
 import shutil
+import socket
 
 import pytest
 
@@ -116,16 +118,26 @@ def test_a_checkpoint_that_is_named_but_gone_is_damaged(show, ckpt):
     assert shown["checkpoints"][-1]["reason"] == "its .index file is missing"
 
 
-def test_a_save_that_has_not_finished_is_left_out(show, ckpt):
+def test_data_without_an_index_is_an_orphan_that_no_restart_looks_at(show, ckpt):
     (ckpt / "model.ckpt-40.data-00000-of-00001").write_bytes(b"half")
-    for name in (".model.ckpt-41.saving-8c1b-2-3", "model.ckpt-42_temp"):
+    status, shown = show()
+    assert (status, states(shown)[-1]) == (0, (40, "orphan"))
+    assert shown["restart"] == f"{ckpt}/model.ckpt-30"
+
+
+def test_a_save_that_is_under_way_is_temporary(show, ckpt):
+    own = f".model.ckpt-40.saving-{os.getppid()}-{socket.gethostname()}"
+    for name in (own, "model.ckpt-41_temp"):
         (ckpt / name).mkdir()
         (ckpt / name / "part-00000-of-00001.index").write_bytes(b"half")
-    for path in ckpt.glob("model.ckpt-30.*"):  # complete, but not yet named
-        shutil.copy(path, ckpt / path.name.replace("-30", "-41", 1))
     status, shown = show()
-    assert (status, shown["restart"]) == (0, f"{ckpt}/model.ckpt-30")
-    assert states(shown) == [(10, "good"), (20, "good"), (30, "good")]
+    assert status == 0
+    assert states(shown)[3:] == [(40, "temporary"), (41, "temporary")]
+    found = shown["checkpoints"][3:]
+    assert [(each["reason"], each["bytes"]) for each in found] == [
+        ("being written", 4),
+        ("being written", 4),
+    ]
 
 
 def training(folder, new, keep):

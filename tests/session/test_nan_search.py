@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from estimator_runtime.session import creators
+from estimator_runtime.session.creators import NanSearch
 
 tf1 = tf.compat.v1
 
@@ -25,8 +25,9 @@ def first_nan(target, values, **kwargs):
         variables = tf1.global_variables()
         session.run([variable.initializer for variable in variables])
         graph.finalize()
-        with tf1.Session(target) as other:
-            return creators.first_nan(other, variables)
+        search = NanSearch(variables)
+        with tf1.Session(target, graph=search.graph) as other:
+            return search.first(other)
 
 
 @pytest.mark.parametrize("use_resource", [True, False])
@@ -55,5 +56,6 @@ def test_variables_in_parts_and_beside_others_are_found_by_their_names(target):
         session.run([variable.initializer for variable in (first, second, beside)])
         session.run(second.assign([[1.0, 2.0], [math.nan, 4.0]]))
         graph.finalize()
-        with tf1.Session(target) as other:
-            assert creators.first_nan(other, [beside, *table]) == "table/part_1"
+        search = NanSearch([beside, *table])
+        with tf1.Session(target, graph=search.graph) as other:
+            assert search.first(other) == "table/part_1"

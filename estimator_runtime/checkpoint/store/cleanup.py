@@ -103,6 +103,19 @@ def prefix_of(path: str) -> str:
     return os.path.join(folder, (stock and stock["prefix"]) or name)
 
 
+def will_undo(saving: SavingFolder, state: State | None) -> bool:
+    """Return whether `remove_leftovers` removes the checkpoint of a dead save.
+
+    One that is older than the newest may have been committed, and kept for good since.
+    """
+    if state is None or not saving.has_moved_in:
+        return False
+    name, latest = os.path.basename(saving.prefix), step_of(state.latest)
+    step = step_of(name)
+    is_newer = latest is None or (step is not None and step > latest)
+    return is_newer and name not in _names(state)
+
+
 def is_dead(path: str, now: Callable[[], float] = time.time) -> bool:
     """Return whether the process that was writing to a path will not continue.
 
@@ -137,15 +150,15 @@ def changed_at(path: str) -> float | None:
     return max(times)
 
 
+def dead_save(path: str, now: Callable[[], float] = time.time) -> SavingFolder | None:
+    """Return the save of a dead run in a hidden folder, or None for another path."""
+    is_ours = durable.is_temporary_name(path) and os.path.isdir(path)
+    return SavingFolder(path) if is_ours and is_dead(path, now) else None
+
+
 def _dead_saves(folder: str, now: Callable[[], float]) -> list[SavingFolder]:
-    """Return the saves of dead runs in hidden folders."""
-    return [
-        SavingFolder(path)
-        for path in temporaries(folder)
-        if durable.is_temporary_name(path)
-        and os.path.isdir(path)
-        and is_dead(path, now)
-    ]
+    found = [dead_save(path, now) for path in temporaries(folder)]
+    return [saving for saving in found if saving is not None]
 
 
 def _remove(path: str) -> None:
@@ -158,16 +171,7 @@ def _remove(path: str) -> None:
 
 
 def _undo_if_unnamed(saving: SavingFolder, state: State) -> None:
-    """Undo a save that the state file does not name.
-
-    One that is older than the newest may have been committed, and kept for good since.
-    """
-    if not saving.has_moved_in:
-        return
-    name, latest = os.path.basename(saving.prefix), step_of(state.latest)
-    step = step_of(name)
-    is_newer = latest is None or (step is not None and step > latest)
-    if is_newer and name not in _names(state):
+    if will_undo(saving, state):
         saving.undo()
         _logger.warning(
             "%s is removed, because the run that saved it died before it had recorded "
