@@ -27,7 +27,6 @@ from __future__ import annotations
 import atexit
 import collections
 import contextlib
-import errno
 import faulthandler
 import json
 import math
@@ -150,10 +149,10 @@ class Reporter:
             try:
                 with open(self._path, "wb", buffering=0) as pipe:
                     data = data[pipe.write(data) :]
-            except OSError as error:
-                # The program has used them up, or has just closed this one.
-                if error.errno not in (errno.EMFILE, errno.EBADF):
-                    raise
+            except (BrokenPipeError, FileNotFoundError):
+                raise
+            except OSError:
+                # No descriptor is free, or the program has just closed this one.
                 time.sleep(_BEAT_SECS)
 
 

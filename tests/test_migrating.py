@@ -63,7 +63,7 @@ def test_every_heading_but_the_last_four_has_a_program_and_a_message():
 
 def test_each_error_of_this_runtime_is_one_that_it_has():
     _, text = PAGE.read_text().split("\n## Errors of this runtime\n")
-    rows = re.findall(r"^\| (.*?`.*?) \| .+ \| .+ \|$", text.split("\n## ")[0], re.M)
+    rows = re.findall(r"^\| (.*?`.*?) \| .+ \| .+ \|$", re.split("\n##", text)[0], re.M)
     package = pathlib.Path(estimator_runtime.__file__).parent
     known = "\n".join(
         node.value

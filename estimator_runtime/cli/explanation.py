@@ -25,21 +25,34 @@ _FRAMES, _LINES = 5, 40
 
 
 def program_part(part: types.TracebackType | None) -> types.TracebackType | None:
-    """Return a traceback with the frames of the program only."""
-    if part is None:
-        return None
-    rest = program_part(part.tb_next)
-    if not reporting.is_of_program(part.tb_frame):
-        return rest
-    return types.TracebackType(rest, part.tb_frame, part.tb_lasti, part.tb_lineno)
+    """Return a traceback with the frames of the program only.
+
+    If the program is an installed package, they are those of all installed packages but
+    TensorFlow's.
+    """
+    parts = []  # a loop, as there may be as many as Python allows calls
+    while part is not None:
+        parts.append(part)
+        part = part.tb_next
+    of_program = [each for each in parts if _is_in_file_of_program(each.tb_frame)]
+    if not of_program:
+        of_program = [e for e in parts if reporting.is_of_program(e.tb_frame)]
+    rest = None
+    for each in reversed(of_program):
+        rest = types.TracebackType(rest, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return rest
 
 
-def is_raised_again(failure: BaseException) -> bool:
-    """Return whether TensorFlow has raised an error again, with a longer message.
+def drop_first_raise(failure: BaseException) -> None:
+    """Drop the error that TensorFlow's session has raised again, with a longer message.
 
     Python would show both, each with the frames of the session.
     """
-    return type(failure.__context__) is type(failure) and _is_op_error(failure)
+    first = failure.__context__
+    frames = [frame for frame, _ in traceback.walk_tb(failure.__traceback__)]
+    is_raised_again = frames and frames[-1].f_code.co_name == "_do_call"
+    if is_raised_again and _is_op_error(failure) and type(first) is type(failure):
+        failure.__context__ = first.__context__
 
 
 def shortened(failure: BaseException) -> str:
@@ -48,14 +61,14 @@ def shortened(failure: BaseException) -> str:
     What it was raised from comes last.
     """
     cause = failure.__cause__
-    of_cause = traceback.format_exception_only(cause)[-1:] if cause else []
+    last = traceback.format_exception_only(cause)[-1:] if cause else []
+    of_cause = [f"caused by {each.rstrip()}" for each in last]
     lines = [
         f"{_TRACEBACK}\n",
         *traceback.format_tb(program_part(failure.__traceback__), -_FRAMES),
         *traceback.format_exception_only(failure),
-        *(f"caused by {each}" for each in of_cause),
     ]
-    return "\n".join("".join(lines).splitlines()[:_LINES])
+    return "\n".join([*"".join(lines).splitlines()[:_LINES], *of_cause])
 
 
 def summary_of(failure: BaseException) -> str | None:
@@ -100,15 +113,18 @@ def _is_line_of_program(file: str) -> bool:
     return reporting.is_file_of_program(file) and not is_generated
 
 
+def _is_in_file_of_program(frame: types.FrameType) -> bool:
+    is_program = reporting.is_of_program(frame)
+    return is_program and reporting.is_file_of_program(frame.f_code.co_filename)
+
+
 def _is_inside_framework(frames: Sequence[types.FrameType]) -> bool:
     """Return whether a framework, or a library below one, has raised an exception."""
     modules = [str(frame.f_globals.get("__name__")) for frame in frames]
     if reporting.FRAMEWORKS.isdisjoint(each.partition(".")[0] for each in modules):
         return False
     # Code that AutoGraph has made of a framework's has a file that is not installed.
-    last = frames[-1]
-    file = last.f_code.co_filename
-    return not (reporting.is_of_program(last) and reporting.is_file_of_program(file))
+    return not _is_in_file_of_program(frames[-1])
 
 
 def _is_op_error(failure: BaseException | None) -> bool:
@@ -134,7 +150,7 @@ def _of_python_function(text: str) -> tuple[str, str] | None:
     The message of TensorFlow's error has that of the function's, then its traceback.
     """
     before, _, rest = text.partition(f"\n{_TRACEBACK}\n")
-    frames = _FRAME.findall(rest.partition("[[")[0])
+    frames = _FRAME.findall(rest.partition("[[{{node")[0])
     places = [each for each in frames if _is_line_of_program(each[0])]
     if not places:
         return None
@@ -157,7 +173,8 @@ def _inputs(frame: types.FrameType) -> Mapping[str, Any]:
 
 def _read_by(op: Any, given: Mapping[str, Any]) -> Iterator[str]:
     """Yield the names of those inputs that an op computes its result from."""
-    names = {getattr(each, "name", None): name for name, each in given.items()}
+    pairs = [(getattr(each, "name", None), name) for name, each in given.items()]
+    names = {tensor: name for tensor, name in pairs if isinstance(tensor, str)}
     seen, todo = {op}, [op] if names else []
     while todo:
         for tensor in getattr(todo.pop(), "inputs", ()):

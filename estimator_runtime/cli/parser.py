@@ -5,6 +5,7 @@ import contextlib
 import difflib
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
@@ -171,7 +172,9 @@ def misplaced_option(
         parser: The parser of the command.
         script: The path of the script. If it is no file, it is not known what it names.
     """
-    ours = next(filter(parser.has_option, arguments), None)
+    # Any script may have -h, --help or -m of its own.
+    long = [each for each in arguments if re.match("--(?!help)", each)]
+    ours = next(filter(parser.has_option, long), None)
     # What a pipe has can be read only once.
     if ours is None or not os.path.isfile(script):
         return None

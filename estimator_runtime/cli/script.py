@@ -49,8 +49,8 @@ def check_script(path: str) -> None:
     """
     if os.path.isdir(path):
         raise UsageError(
-            f"script {path!r} is a folder; name a script in it, or run it as a package "
-            f"with -m {path}"
+            f"script {path!r} is a folder; name a script in it, or run a package by "
+            "its name, after -m"
         )
     if not os.path.exists(path):
         raise UsageError(
@@ -380,11 +380,15 @@ def report(failure: BaseException) -> int:
     if is_default and type(failure).__name__ == _NAN_LOSS:
         # What to do stands in a note. The frames of libraries would hide it.
         failure.__traceback__ = explanation.program_part(failure.__traceback__)
-    if is_default and explanation.is_raised_again(failure):
-        failure.__suppress_context__ = True
+    text = None
+    if not is_stop_reported:
+        # It looks into the program's objects, and must not hide the failure by its own.
+        with contextlib.suppress(Exception):
+            text = explanation.summary_of(failure)
+    if is_default:
+        explanation.drop_first_raise(failure)
     hook_failure = None if is_stop_reported else _call_hook(failure)
     if not is_stop_reported:
-        text = explanation.summary_of(failure)
         if is_default and text:
             _write(f"estimator-runtime: error: {text}\n")
         reporting.send_explanation(text or explanation.shortened(failure))

@@ -300,19 +300,27 @@ OPTIONS = {
     for field in dataclasses.fields(TrainingOptions)
 }
 
-_current: contextvars.ContextVar[TrainingOptions | None] = contextvars.ContextVar(
-    "estimator_runtime_training_options", default=None
+_ANY_GRAPH = object()
+_current: contextvars.ContextVar[tuple[TrainingOptions, Any] | None] = (
+    contextvars.ContextVar("estimator_runtime_training_options", default=None)
 )
 
 
-def current() -> TrainingOptions:
-    """Return the options of the training under way; else those of the environment.
+def current(graph: Any) -> TrainingOptions:
+    """Return the options of a session that is made for a graph.
 
-    Without a training of an Estimator, the session is one that the program opens. Its
-    loop may count its calls of `run`, so a call is one step unless the environment says
-    otherwise, whatever the default is.
+    A session that trains another graph than the Estimator's, or without an Estimator,
+    is one that the program opens. Its loop may count its calls of `run`, so a call is
+    one step unless the environment says otherwise, whatever the default is.
     """
-    return _current.get() or _of_own_session()
+    found = _current.get()
+    if found is None:
+        return _of_own_session()
+    options, trained = found
+    if trained is graph or trained is _ANY_GRAPH:
+        return options
+    steps_per_run = _of_own_session().steps_per_run
+    return dataclasses.replace(options, steps_per_run=steps_per_run)
 
 
 def _of_own_session() -> TrainingOptions:
@@ -323,9 +331,15 @@ def _of_own_session() -> TrainingOptions:
 
 
 @contextlib.contextmanager
-def use(options: TrainingOptions) -> Iterator[None]:
-    """Use `options` for the sessions that are made in this context."""
-    token = _current.set(options)
+def use(options: TrainingOptions, graph: Any = _ANY_GRAPH) -> Iterator[None]:
+    """Use `options` for the sessions that are made in this context.
+
+    Args:
+        options: The options.
+        graph: The graph of those that may run several steps in one call of `run`; None
+            for none. Default: any.
+    """
+    token = _current.set((options, graph))
     try:
         yield
     finally:

@@ -152,16 +152,14 @@ def check_form(environ: Mapping[str, str]) -> Cluster:
 
     For example, an address with a scheme aborts the process inside TensorFlow when a
     strategy is created. A chief and a task may be missing, because only the program
-    knows whether it needs them. But if there is a task, the cluster must have it, and
-    it has an index.
+    knows whether it needs them. But if there is a task, the cluster must have it.
 
     Returns:
         The cluster; empty if TF_CONFIG has none.
 
     Raises:
         ConfigError: If TF_CONFIG is not a JSON object, if its cluster or its settings
-            have the wrong form, if the cluster has no such task, or if the task has a
-            type without an index.
+            have the wrong form, or if the cluster has no such task.
     """
     text = environ.get("TF_CONFIG")
     if not text:
@@ -171,8 +169,7 @@ def check_form(environ: Mapping[str, str]) -> Cluster:
     cluster = Cluster(document.get("cluster", {}))
     if cluster:
         check_chief(cluster, required=False)
-        task = read_task(document.get("task", {}))
-        check_task(cluster, task, required=bool(task.get("type")))
+        check_task(cluster, read_task(document.get("task", {})), required=False)
     cluster.check_addresses()
     return cluster
 

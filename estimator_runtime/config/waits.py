@@ -83,7 +83,7 @@ def peer_timeout_secs(environ: Mapping[str, str] = os.environ) -> float:
 def stall_secs(environ: Mapping[str, str] = os.environ) -> float:
     """Return the seconds without a step after which a task is reported (300).
 
-    0 means never. The report has the stacks of the task.
+    0 means never. The task then writes its stacks to standard error.
     """
     return _read(environ, STALL_VARIABLE, 300.0)
 

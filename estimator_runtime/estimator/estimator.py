@@ -14,6 +14,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+import tensorflow as tf
 from tensorflow_estimator.python.estimator import estimator as frozen
 
 from estimator_runtime import reporting
@@ -57,12 +58,18 @@ class Overrides:
             reporting.expect_steps()
             reporting.progress(doing="building the model")
         try:
-            with use(options), request.watched():
+            with use(options, graph=None), request.watched():
                 return stock.train(
                     self, input_fn, hooks, steps, max_steps, saving_listeners
                 )
         finally:
             reporting.expect_no_steps()
+
+    def _train_with_estimator_spec(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """Train the model's graph, and only it, with all options."""
+        graph = tf.compat.v1.get_default_graph()
+        with use(TrainingOptions.of(self.config), graph):
+            return stock._train_with_estimator_spec(self, *args, **kwargs)
 
     def _call_model_fn(
         self: Any, features: Any, labels: Any, mode: str, config: Any

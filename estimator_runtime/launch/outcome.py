@@ -19,8 +19,8 @@ class Outcome:
             failed, 130 after Ctrl-C, 143 after SIGTERM or SIGHUP, else 1.
         reason: One line that says what happened, and to which task.
         task: The first task that failed, as text, or None.
-        excerpt: The last lines of that task that explain the failure: the Python
-            traceback, if there is one.
+        excerpt: Lines of that task that explain the failure: what it has said of its
+            error, or the last Python traceback in its log and the last lines.
         log: Path of the log of that task, or None.
         log_dir: Folder of all logs if it is a temporary folder that was kept, else
             None.

@@ -213,14 +213,7 @@ class PlannedSession(HookedSession):
             idle.forbid()  # hooks of the program see each step that runs singly
         plan = idle.plan_for(fetches)
         # A session with a plan is of TensorFlow's own class, so it can be asked.
-        if plan is None or sessions.is_closed(self._sess):
-            return None
-        # A run must not begin if the program has trained steps in between: it would end
-        # too late for the hooks. A single step shows that by its values.
-        if not self._length.is_single:
-            trained = self._calling_thread.global_step.trained()
-            return plan if trained == idle.trained else None
-        return plan
+        return None if plan is None or sessions.is_closed(self._sess) else plan
 
     def _run_unplanned(
         self,

@@ -96,7 +96,7 @@ def MonitoredTrainingSession(
             "build the model and the session inside `with tf.Graph().as_default():`"
         )
     settings = SessionSettings.of(
-        options.current(),
+        options.current(tf.compat.v1.get_default_graph()),
         master=master,
         is_chief=is_chief,
         scaffold=scaffold,

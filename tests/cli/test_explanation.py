@@ -89,3 +89,60 @@ def test_a_shortened_traceback_has_the_frames_of_the_program_and_the_cause(tmp_p
         "see the manual",
         "caused by KeyError: 'salary'",
     ]
+
+
+def test_an_endless_recursion_is_shortened_too():
+    def endless():
+        endless()
+
+    with pytest.raises(RecursionError) as raised:
+        endless()
+    text = explanation.shortened(raised.value).splitlines()
+    assert any(each.endswith(", in endless") for each in text)
+    assert text[-1].startswith("RecursionError: maximum recursion depth exceeded")
+
+
+def test_frames_of_other_libraries_do_not_hide_that_of_the_program(tmp_path):
+    with pytest.raises(np.exceptions.AxisError) as raised:
+        np.median(np.zeros(3), axis=7)
+    text = explanation.shortened(raised.value)
+    assert text.splitlines()[1].startswith(f'  File "{__file__}"')
+    assert "numpy" not in text.splitlines()[1]
+
+
+def test_only_the_error_that_the_session_has_raised_again_is_dropped():
+    def fail(loss):
+        with tf.compat.v1.Session(graph=loss.graph) as session:
+            session.run(loss)
+
+    with tf.Graph().as_default():
+        loss = tf.debugging.check_numerics(tf.constant(np.nan), "bad")
+    with pytest.raises(tf.errors.InvalidArgumentError) as raised:
+        try:
+            raise KeyError("the root")
+        except KeyError:
+            fail(loss)
+    explanation.drop_first_raise(raised.value)
+    text = "".join(traceback.format_exception(raised.value))
+    assert "KeyError: 'the root'" in text
+    assert text.count("bad : Tensor had NaN") == 1
+
+
+def test_brackets_in_the_source_of_a_function_do_not_hide_where_it_failed(tmp_path):
+    def parse(rows):
+        raise ValueError(f"cannot parse {rows}")
+
+    def read(age):
+        return parse([[age]])
+
+    def input_fn():
+        def map_fn(age, label):
+            parsed = tf.numpy_function(read, [age], tf.float32)
+            return {"age": tf.ensure_shape(parsed, [1]), "hours": age}, label
+
+        data = np.float32([[1.0]])
+        return tf.data.Dataset.from_tensor_slices((data, data)).map(map_fn).batch(1)
+
+    text = explanation.summary_of(error_of(tmp_path, input_fn))
+    line = parse.__code__.co_firstlineno + 1
+    assert text.startswith(f"{__file__}:{line}, in parse: ValueError: cannot parse ")

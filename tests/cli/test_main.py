@@ -80,8 +80,8 @@ def folder(tmp_path):
         ),
         (
             ["run", "runnable"],
-            "script 'runnable' is a folder; name a script in it, or run it as a package "
-            "with -m runnable",
+            "script 'runnable' is a folder; name a script in it, or run a package by "
+            "its name, after -m",
         ),
         (
             ["run", "-m", "package.nothing"],

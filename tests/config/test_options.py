@@ -107,11 +107,11 @@ def test_a_variable_has_no_say_in_what_is_given():
 def test_a_context_has_the_options_of_the_innermost_use(monkeypatch):
     monkeypatch.setenv(VARIABLE, "2")
     outer, inner = TrainingOptions(steps_per_run=5), TrainingOptions()
-    seen = [options.current()]
+    seen = [options.current(None)]
     with options.use(outer):
-        seen.append(options.current())
+        seen.append(options.current(None))
         with options.use(inner):
-            seen.append(options.current())
-        seen.append(options.current())
-    seen.append(options.current())
+            seen.append(options.current(None))
+        seen.append(options.current(None))
+    seen.append(options.current(None))
     assert [each.steps_per_run for each in seen] == [2, 5, "auto", 5, 2]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from estimator_runtime.config.cluster_spec import shown
-from estimator_runtime.config.tf_config import TFConfig, check_form
+from estimator_runtime.config.tf_config import TFConfig
 from estimator_runtime.errors import ConfigError, ConfigTypeError
 
 CLUSTER = {
@@ -240,12 +240,6 @@ def test_a_bad_form_is_one_line_with_field_value_and_remedy(text, error, message
     assert isinstance(caught.value, ValueError)
     assert isinstance(caught.value, TypeError) == (error is ConfigTypeError)
     assert len(message.splitlines()) == 1
-
-
-def test_a_task_without_an_index_is_refused_before_the_program_runs():
-    document = {"cluster": {"chief": ["h:1"]}, "task": {"type": "chief"}}
-    with pytest.raises(ConfigError, match=r"task\.index is missing\. .*; use 0$"):
-        check_form({"TF_CONFIG": json.dumps(document)})
 
 
 @pytest.mark.parametrize(

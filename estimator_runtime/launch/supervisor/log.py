@@ -21,8 +21,9 @@ from estimator_runtime.launch.task import Task
 # How much of a line is kept in memory.
 _TAIL_CHARS = 4096
 # Lines that an excerpt has of a program without a traceback; of the last frames of a
-# traceback; and of the message below them, which ends where nobody can tell.
-_TAIL_LINES, _FRAME_LINES, _MESSAGE_LINES = 5, 12, 15
+# traceback; of the message below them, which ends where nobody can tell; and of the
+# end.
+_TAIL_LINES, _FRAME_LINES, _MESSAGE_LINES, _LATER_LINES = 5, 12, 15, 5
 # A file with this many bytes is renamed, and a new one begun: its disk, on which
 # checkpoints may need room too, has no more than twice as many of each task.
 _MOST_BYTES = 64 << 20
@@ -243,8 +244,8 @@ class Logs:
 class Excerpt:
     """Those lines of a program that say why it failed.
 
-    They are the last Python traceback or error of this package, whatever follows it; or
-    else the last lines. Routine output of TensorFlow, which may stand between the lines
+    They are the last Python traceback or error of this package, whatever follows it,
+    and the last lines. Routine output of TensorFlow, which may stand between the lines
     of a traceback, is left out.
     """
 
@@ -256,6 +257,7 @@ class Excerpt:
         self._head, self._left_out = head, 0
         self._frames: collections.deque[str] = collections.deque(maxlen=_FRAME_LINES)
         self._message: list[str] = []
+        self._later: collections.deque[str] = collections.deque(maxlen=_LATER_LINES)
 
     def add(self, line: str) -> None:
         """Add the next line."""
@@ -272,10 +274,13 @@ class Excerpt:
             self._frames.append(line)
         elif len(self._message) < _MESSAGE_LINES:
             self._message.append(line)
+        else:
+            self._later.append(line)
 
     def lines(self) -> tuple[str, ...]:
         """Return the lines."""
         if not self._head:
             return tuple(self._tail)
         gap = [f"  ... {self._left_out} lines ..."] if self._left_out else []
-        return (self._head, *gap, *self._frames, *self._message)
+        later = ["  ...", *self._later] if self._later else []
+        return (self._head, *gap, *self._frames, *self._message, *later)

@@ -1,11 +1,15 @@
 """Which lines of a task's tracebacks are frames of libraries."""
 
+import os
 import re
 
+import estimator_runtime
+
+_OURS = re.escape(os.path.join(os.path.dirname(estimator_runtime.__file__), ""))
 # The first line of a frame, in a traceback or in a message of TensorFlow's.
 _LIBRARY_FRAME = re.compile(
-    r'( +)File ".*(/(site-packages|dist-packages|estimator_runtime)/'
-    r"|__autograph_generated)"
+    rf'( +)File "(.*/(site-packages|dist-packages)/|{_OURS}'
+    r"|.*__autograph_generated)"
 )
 
 

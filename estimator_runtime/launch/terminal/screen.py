@@ -98,8 +98,10 @@ class Screen:
         """
         level = self._levels.setdefault(task, LevelFilter(self._level))
         frames = self._frames.setdefault(task, LibraryFrames())
-        hides = (frames.has, level.hides) if self._hides_frames else (level.hides,)
-        if is_error and any(hidden(line) for hidden in hides):
+        # Both are to see each line.
+        is_hidden = level.hides(line) if is_error else False
+        is_hidden |= is_error and frames.has(line) and self._hides_frames
+        if is_hidden:
             self._below_count += 1
             return
         self.console.write(str(task), line, is_error)

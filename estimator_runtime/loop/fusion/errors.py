@@ -7,6 +7,8 @@ import tensorflow as tf
 from estimator_runtime.loop.graph.subgraph import Subgraph
 from estimator_runtime.tf_internals import graphs
 
+# Of the copies. Those in a function, such as a loop's body, may have none.
+_SCOPE = re.compile(r"(fused_steps|packed_step)(_\d+)?/")
 _NODE = re.compile(r"\{\{node ([^}]+)\}\}")
 
 
@@ -37,14 +39,29 @@ def of_single_step(error: BaseException, step: Subgraph) -> BaseException:
         lambda match: f"{{{{node {_name_in(step, match[1]) or match[1]}}}}}",
         raw.message,
     )
-    op = step.ops[names[0]]
+    op = step.graph.get_operation_by_name(names[0])
     return type(error)(
         op.node_def, op, graphs.interpolate_graph(message, step.graph)
     ).with_traceback(error.__traceback__)
 
 
 def _name_in(step: Subgraph, name: str) -> str | None:
-    """Return the name of the op of a step that an op of the loop is a copy of."""
+    """Return the name of the program's op that an op of the loop is a copy of.
+
+    A packed step also has copies of ops beside the step, which hooks fetch.
+    """
+    if name in step.ops:
+        return name
+    if not _SCOPE.match(name) and _is_op(step.graph, name):
+        return None  # no copy
     parts = name.split("/")
-    suffixes = ("/".join(parts[i:]) for i in range(len(parts)))
-    return next((each for each in suffixes if each in step.ops), None)
+    suffixes = ("/".join(parts[i:]) for i in range(1, len(parts)))
+    return next((each for each in suffixes if _is_op(step.graph, each)), None)
+
+
+def _is_op(graph: tf.Graph, name: str) -> bool:
+    try:
+        graph.get_operation_by_name(name)
+    except KeyError:
+        return False
+    return True

@@ -22,6 +22,7 @@ each step.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import statistics
 import time
@@ -116,6 +117,10 @@ class IdleRuns:
             self._make(plan)
         if self._loop is None or self._made_for is not plan:
             return _single(plan)
+        # If the program has trained steps in between, a run would end too late for the
+        # hooks. A single step shows that by its values.
+        if self._calling_thread.global_step.trained() != trained:
+            return _single(plan)
         length = self._run_length
         return self._loop.run(min(most, length.most), length.secs)
 
@@ -141,6 +146,11 @@ class IdleRuns:
             self._loop = self._loop_of(plan)
         except (CannotFuse, CannotPlan) as reason:
             self._run_length.run_singly(reason)
+            return
+        except (tf.errors.OpError, ValueError) as error:
+            # A single step needs no loop. What else is wrong, it finds too.
+            why = str(error).partition("\n")[0]
+            self._run_length.run_singly(CannotFuse(f"cannot be in a loop: {why}"))
             return
         TRAINING_LOG.info(
             "running several steps per session call from now on: up to the next one "
@@ -222,7 +232,9 @@ class _Loop:
         try:
             *raw, steps = self._call(np.int32(most), end)
         except BaseException as error:  # noqa: BLE001 (the caller raises it)
-            before, self._total = self._total, int(self._session.run(self._fused.total))
+            before = self._total
+            with contextlib.suppress(RuntimeError, tf.errors.OpError):  # is closed
+                self._total = int(self._session.run(self._fused.total))
             steps = self._total - before
             values = self._kept.run() if steps else None
             return CompletedRun(steps, values, errors.of_single_step(error, self._step))

@@ -19,6 +19,23 @@ def excerpt(lines):
     return found.lines()
 
 
+def test_the_excerpt_ends_with_the_last_lines_after_an_error_that_was_handled():
+    traceback = [
+        "Traceback (most recent call last):",
+        '  File "train.py", line 1, in parse',
+        "ValueError: bad row",
+    ]
+    steps = [f"step {i} done" for i in range(100)]
+    found = excerpt([*traceback, *steps, "Fatal Python error: Segmentation fault"])
+    assert found == (
+        *traceback,
+        *steps[:14],
+        "  ...",
+        *steps[-4:],
+        "Fatal Python error: Segmentation fault",
+    )
+
+
 def test_the_excerpt_is_the_last_traceback_without_routine_output():
     lines = [
         "INFO:tensorflow:loss = 3",
@@ -59,7 +76,7 @@ def test_the_traceback_is_the_excerpt_however_much_is_printed_after_it():
         *_FRAME * 6,
         *error,
     )
-    assert len(excerpt([*lines, *cleanup])) < 30
+    assert len(excerpt([*lines, *cleanup])) < 40
 
 
 def test_an_exception_that_python_ignores_is_not_the_reason():

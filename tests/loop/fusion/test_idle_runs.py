@@ -337,6 +337,29 @@ def test_an_estimator_runs_steps_together_by_default_and_another_session_does_no
     assert calls == 1000
 
 
+def test_a_session_that_a_listener_opens_in_a_training_runs_single_steps(
+    tmp_path, monkeypatch
+):
+    class Pretraining(train.CheckpointSaverListener):
+        def begin(self):
+            with tf.Graph().as_default():
+                step = step_of()
+                count = train.get_global_step()
+                with er.MonitoredTrainingSession() as session:
+                    for _ in range(1000):
+                        session.run(step)
+                    self.trained = session.run(count)
+
+    pretraining = Pretraining()
+    estimator = tf.estimator.Estimator(model_fn, str(tmp_path))
+    estimator.train(
+        lambda: tf.data.Dataset.from_tensors(1.0).repeat(),
+        steps=10,
+        saving_listeners=[pretraining],
+    )
+    assert pretraining.trained == 1000
+
+
 @pytest.fixture
 def _deterministic():
     tf.config.experimental.enable_op_determinism()

@@ -75,8 +75,8 @@ def hooks_of(loss, last_step, folder, *displays):
 def test_steps_and_loss_are_shown_until_the_session_ends(tmp_path, steps_per_run):
     displays = Displays()
     with (
-        options.use(options.TrainingOptions(steps_per_run=steps_per_run)),
-        tf.Graph().as_default(),
+        tf.Graph().as_default() as graph,
+        options.use(options.TrainingOptions(steps_per_run=steps_per_run), graph),
     ):
         train_op, loss = model()
         with er.MonitoredTrainingSession(
