@@ -15,6 +15,7 @@ _FRAME = re.compile(r'File "(.+)", line (\d+), in (.+)')
 # before it on its line.
 _BEFORE_REASON = re.compile(
     r"(?:[A-Z_]+: )?From /job:|\d+ root error\(s\) found|Graph execution error|=*$"
+    r"|Detected at node |File \".+\", line \d+, in |Node: '"
 )
 _OF_PIPELINE = re.compile(
     r"Error in user-defined function passed to \S+ transformation with iterator: "
@@ -76,10 +77,10 @@ def summary_of(failure: BaseException) -> str | None:
 
     It is the last line, so that nobody has to look for it in a hundred lines of
     TensorFlow. None if the program or a library that it called has raised the
-    exception without a framework in between, or a note explains it. An error of a
-    Python function in the graph has all lines of its message.
+    exception without a framework in between, a note explains it, or it is that of
+    Ctrl-C. An error of a Python function in the graph has all lines of its message.
     """
-    if getattr(failure, "__notes__", ()):
+    if getattr(failure, "__notes__", ()) or isinstance(failure, KeyboardInterrupt):
         return None
     frames = [frame for frame, _ in traceback.walk_tb(failure.__traceback__)]
     if not _is_inside_framework(frames):

@@ -48,6 +48,7 @@ _LEFT_OUT = (
     "From %s: %s (from %s) is deprecated and will be removed %s.\n",
     "From %s: calling %s (from %s) with %s",
     "From %s: The name %s is deprecated.",
+    "Please fix your imports. Module %s has been moved to %s.",
     "Trapezoidal rule is known to produce incorrect PR-AUCs",
     "`eval_strategy` is not passed in. No distribution strategy ",
 )

@@ -146,3 +146,17 @@ def test_brackets_in_the_source_of_a_function_do_not_hide_where_it_failed(tmp_pa
     text = explanation.summary_of(error_of(tmp_path, input_fn))
     line = parse.__code__.co_firstlineno + 1
     assert text.startswith(f"{__file__}:{line}, in parse: ValueError: cannot parse ")
+
+
+def test_the_reason_of_an_op_of_another_task_stands_below_where_it_was_made():
+    # As of a step whose graph is spread over tasks.
+    text = """Graph execution error:
+
+Detected at node 'dnn/age_1/Cast' defined at (most recent call last):
+    File "train.py", line 35, in <module>
+    File "keras.py", line 184, in call
+Node: 'dnn/age_1/Cast'
+Cast string to float is not supported
+\t [[{{node dnn/age_1/Cast}}]]"""
+    error = tf.errors.UnimplementedError(None, None, text)
+    assert explanation._reason(error, [text]) == "Cast string to float is not supported"

@@ -21,6 +21,7 @@ from estimator_runtime.cli.doctor import (
 from estimator_runtime.cli.doctor.finding import PROBLEM, Finding, Subject
 from estimator_runtime.cli.parser import NAME, Parser
 from estimator_runtime.cli.script import check_rereadable, check_script
+from estimator_runtime.config import tf1_mode as mode
 from estimator_runtime.errors import EstimatorRuntimeError
 from estimator_runtime.tf_internals import versions
 
@@ -62,6 +63,11 @@ def add_to(commands: argparse._SubParsersAction[Parser]) -> None:
         help="model directory to look at (default: the model_dir of TF_CONFIG)",
     )
     parser.add_argument(
+        "--tf1",
+        action="store_true",
+        help="read the script as 'run --tf1' runs it: as one for TensorFlow 1",
+    )
+    parser.add_argument(
         "--json", action="store_true", help="print one JSON object instead of a table"
     )
     parser.add_argument(
@@ -94,8 +100,9 @@ def describe(options: argparse.Namespace) -> tuple[str, int]:
         check_rereadable(options.script)
     # A newer TensorFlow is a finding.
     logging.getLogger(versions.__name__).setLevel(logging.ERROR)
+    environ = {**os.environ, mode.VARIABLE: "1"} if options.tf1 else os.environ
     subject = Subject(
-        environ=os.environ, script=options.script, model_dir=options.model_dir
+        environ=environ, script=options.script, model_dir=options.model_dir
     )
     found = list(examine(subject))
     problems = sum(each.state == PROBLEM for _, each in found)

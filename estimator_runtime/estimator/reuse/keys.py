@@ -49,6 +49,7 @@ def model_key(estimator: Any) -> Hashable:
         estimator._session_config.SerializeToString(deterministic=True),
         # Settings of the program that layers of Keras read.
         tf.keras.backend.floatx(),
+        tf.keras.backend.epsilon(),
         tf.keras.mixed_precision.global_policy().name,
     )
 

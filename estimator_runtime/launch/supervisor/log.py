@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from estimator_runtime.checkpoint.tensor_bundle.regular_files import opener
+from estimator_runtime.launch.frames import LibraryFrames
 from estimator_runtime.launch.supervisor.file_worker import FileWorker
 from estimator_runtime.launch.task import Task
 
@@ -245,12 +246,13 @@ class Excerpt:
     """Those lines of a program that say why it failed.
 
     They are the last Python traceback or error of this package, whatever follows it,
-    and the last lines. Routine output of TensorFlow, which may stand between the lines
-    of a traceback, is left out.
+    and the last lines. Frames of libraries are left out, and routine output of
+    TensorFlow, which may stand between the lines of a traceback.
     """
 
     def __init__(self) -> None:
         self._tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
+        self._libraries = LibraryFrames()
         self._start("")
 
     def _start(self, head: str) -> None:
@@ -261,7 +263,8 @@ class Excerpt:
 
     def add(self, line: str) -> None:
         """Add the next line."""
-        if not line.strip() or _NOISE.match(line):
+        is_of_library = self._libraries.has(line)
+        if is_of_library or not line.strip() or _NOISE.match(line):
             return
         above = self._tail[-1] if self._tail else ""
         self._tail.append(line)

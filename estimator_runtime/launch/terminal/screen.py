@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from estimator_runtime.config.options import OPTIONS
+from estimator_runtime.launch.frames import LibraryFrames
 from estimator_runtime.launch.terminal import levels
-from estimator_runtime.launch.terminal.frames import LibraryFrames
 from estimator_runtime.launch.terminal.levels import LevelFilter
 from estimator_runtime.output import log_filter
 from estimator_runtime.output.terminal import time_left

@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 class ScheduledHook(Protocol):
     """A hook that says at which steps it has to be called.
 
-    Where several steps run in one call of the session, it is called at the steps that
-    it names, and at those that run singly, such as the ones at which another hook is
-    due. Everywhere else it is called at each step.
+    Where several steps may run in one call of the session, it is called at the steps
+    that it names, and at those at which another hook is due. Everywhere else it is
+    called at each step.
     """
 
     def steps_until_due(self, global_step: int) -> int | None:

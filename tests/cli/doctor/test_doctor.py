@@ -125,3 +125,11 @@ def test_a_tensorflow_that_fails_is_told_by_its_last_line(tmp_path, text, expect
     (tmp_path / "tensorflow.py").write_text(text)
     with pytest.raises(EstimatorRuntimeError, match=expected):
         probe.ask([], first_path=str(tmp_path))
+
+
+def test_a_program_for_tensorflow_1_is_read_as_one(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("import tensorflow as tf\nsession = tf.Session()\n")
+    for options, problems in (((), 1), (("--tf1",), 0)):
+        status, output = doctor("--json", *options, script, cwd=tmp_path)
+        assert (status, json.loads(output)["problems"]) == (problems, problems)

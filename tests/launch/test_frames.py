@@ -1,6 +1,6 @@
 """Which frames of a task's tracebacks are shown."""
 
-from estimator_runtime.launch.terminal.frames import LibraryFrames
+from estimator_runtime.launch.frames import LibraryFrames
 
 
 def test_frames_of_libraries_are_hidden_and_those_of_the_program_are_shown():
