@@ -341,7 +341,7 @@ def free_addresses():
 
 @pytest.fixture(autouse=True)
 def _xterm(monkeypatch):
-    """Let terminals have rows, whatever the environment of the test run says."""
+    """Allow rows on terminals, whatever the environment of the test run says."""
     monkeypatch.setenv("TERM", "xterm")
 
 

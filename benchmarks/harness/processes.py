@@ -48,6 +48,7 @@ def environ():
     }
     # What this process has set for itself, to run on newer TensorFlows.
     found.pop("TF_USE_LEGACY_KERAS", None)
+    found.pop("ESTIMATOR_RUNTIME_CHILDREN", None)  # else stock has the runtime too
     return found
 
 

@@ -14,7 +14,7 @@ _LIBRARY_FRAME = re.compile(
 
 
 class LibraryFrames:
-    """Tells the frames of libraries from other lines of one task."""
+    """Recognize the lines of library frames in the output of one task."""
 
     def __init__(self) -> None:
         self._indentation: str | None = None  # of the frame above, if any

@@ -72,3 +72,8 @@ def _is_running(pid):
     except FileNotFoundError:
         return False
     return stat.rpartition(")")[2].split()[0] != "Z"  # nobody may await an orphan
+
+
+def test_a_program_does_not_inherit_the_runtime_of_the_benchmark(monkeypatch):
+    monkeypatch.setenv("ESTIMATOR_RUNTIME_CHILDREN", "folder")
+    assert "ESTIMATOR_RUNTIME_CHILDREN" not in processes.environ()

@@ -1,4 +1,4 @@
-"""Says once that kept graphs would make the repeated calls of an Estimator faster."""
+"""Log once how much faster kept graphs would make repeated calls."""
 
 from __future__ import annotations
 
