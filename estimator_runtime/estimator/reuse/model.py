@@ -132,6 +132,7 @@ class Model:
         if not any(self._used):
             raise CannotReuse("its results do not depend on the inputs")
         local = self.graph.get_collection(tf1.GraphKeys.LOCAL_VARIABLES)
+        self.has_local_variables = bool(local)
         local_names = {name for v in local for name in state.variables_of([v.op])}
         changed = state.changed_variables(part) - local_names
         self.table_files = state.table_files(self._tables)
@@ -276,7 +277,8 @@ class ModelSession:
         identity = checkpoint_identity(checkpoint)
         if identity is None or identity != self._holds or self._model.changes_variables:
             self._restore(checkpoint)
-        self.raw.run(self._model.reset)
+        if self._model.has_local_variables:
+            self.raw.run(self._model.reset)
 
     def _restore(self, checkpoint: str) -> None:
         self._holds = checkpoint_identity(checkpoint)
