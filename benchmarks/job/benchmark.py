@@ -10,13 +10,12 @@ import tempfile
 
 from benchmarks.harness import measurement, processes
 
-_ROUNDS = 5
+_ROUNDS = 3
 _TIMEOUT_SECS = 900
 PROGRAM = str(pathlib.Path(__file__).with_name("program.py"))
 _EXAMPLES = processes.ROOT / "examples"
 _IMPORT = (PROGRAM, "import")
 _MODEL_DIR = "MODEL_DIR"
-_REUSE_VARIABLE = "ESTIMATOR_RUNTIME_REUSE_GRAPHS"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -134,9 +133,7 @@ def contenders(program, baseline):
         program: The `Program`.
         baseline: "stock", or "ours" where there is no stock Estimator.
     """
-    ways = ["ours", "reuse graphs"]
-    if baseline == "stock":
-        ways.insert(0, "stock")
+    ways = dict.fromkeys((baseline, "ours"))
     usual = program.through.get("predict", ())
     further = {name: own for name, own in program.through.items() if name != "predict"}
     return [
@@ -150,8 +147,7 @@ def command(way, words):
     if way == "stock":
         # Also where the runtime is enabled for every python.
         return [sys.executable, *words], {"ESTIMATOR_RUNTIME_AUTO": "0"}
-    runtime = [sys.executable, "-m", "estimator_runtime", "run", *words]
-    return runtime, {_REUSE_VARIABLE: "1"} if way == "reuse graphs" else {}
+    return [sys.executable, "-m", "estimator_runtime", "run", *words], {}
 
 
 def summarize(found, baseline):
@@ -206,7 +202,8 @@ def run(way, words):
     line, variables = command(way, words)
     # What is set for this process says nothing of the ways.
     inherited = processes.environ()
-    inherited.pop(_REUSE_VARIABLE, None)
+    for option in [name for name in inherited if name.startswith("ESTIMATOR_RUNTIME_")]:
+        inherited.pop(option)
     inherited.pop("TF_CONFIG", None)
     return processes.run(line, {**inherited, **variables}, _TIMEOUT_SECS)
 

@@ -1,7 +1,7 @@
 """How much memory a process has that evaluates or predicts a thousand times.
 
-With `reuse_graphs`, an Estimator keeps graphs and sessions from call to call. What it
-keeps must not grow with the calls.
+An Estimator keeps graphs and sessions from call to call. What it keeps must not grow
+with the calls.
 """
 
 import re
@@ -11,7 +11,6 @@ from benchmarks.harness import measurement
 from benchmarks.harness.report import headline, machine_lines
 from benchmarks.job import benchmark
 
-_WAY = "reuse graphs"
 _COUNTS, _QUICK_COUNTS = (10, 100, 500, 1000), (1, 3)
 _LINE = re.compile(r"^memory_mb (\d+) (\S+) (\S+)$", re.MULTILINE)
 
@@ -33,7 +32,7 @@ def measure(quick, announce):
         for call in ("evaluate", "predict"):
             announce(f"{counts[-1]} calls of {call}")
             words = ("memory", trained, "--call", call, "--calls", *map(str, counts))
-            output = benchmark.run(_WAY, (benchmark.PROGRAM, *words)).output
+            output = benchmark.run("ours", (benchmark.PROGRAM, *words)).output
             found = _LINE.findall(output)
             report["calls"][call] = {
                 "memory_mb": {number: float(mb) for number, mb, _ in found},
@@ -47,8 +46,8 @@ def render(report):
     counts = list(next(iter(report["calls"].values()))["memory_mb"])
     lines = [
         *(headline(report), "", *machine_lines(report["machine"]), ""),
-        "Memory in MB after so many calls in one process, with reuse_graphs: as it is, "
-        "and without garbage and freed memory.",
+        "Memory in MB after so many calls in one process: as it is, and without garbage "
+        "and freed memory.",
         "",
         f"| | {' | '.join(counts)} |",
         "|---" * (len(counts) + 1) + "|",
