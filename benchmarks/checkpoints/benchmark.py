@@ -19,10 +19,10 @@ from benchmarks.training.contenders import quiet_log
 tf1 = tf.compat.v1
 
 # Megabytes of variables to the steps from one checkpoint to the next.
-_CADENCES = {1: (20, 100), 100: (20, 100), 300: (10, 40), 1000: (5, 20, 120)}
+_CADENCES = {1: (100,), 100: (100,), 1000: (20, 120)}
 _QUICK_CADENCES = {1: (5,), 2: (5, 10)}
 _SAVES = 4
-_ROUNDS = 5
+_ROUNDS = 3
 _VARIABLES = 10
 # The runtime chooses its threads in the first 56 steps, in more where they are short.
 _WARM_UP, _WARM_UP_SHORT = 60, 240
