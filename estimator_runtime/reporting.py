@@ -92,7 +92,7 @@ class Reporter:
 
     def progress(self, **values: Any) -> None:
         """Send values with the next heartbeat; later ones of the same name win."""
-        self._progress = {**self._progress, **values}
+        self._progress.update(values)
         if "step" in values:
             self.steps.move()
 
@@ -123,7 +123,11 @@ class Reporter:
                 # meanwhile starts another round.
                 closing = self._closing
                 self._wake.clear()
-                progress, self._progress = self._progress, {}
+                progress: dict[str, Any] = {}
+                # One by one, so that none is lost that another thread sets meanwhile.
+                while self._progress:
+                    key, value = self._progress.popitem()
+                    progress[key] = value
                 if not has_imported and _has_tensorflow():
                     has_imported, progress = True, {**progress, "imported": True}
                 self._write(progress)

@@ -46,8 +46,8 @@ def render(report):
     counts = list(next(iter(report["calls"].values()))["memory_mb"])
     lines = [
         *(headline(report), "", *machine_lines(report["machine"]), ""),
-        "Memory in MB after so many calls in one process: as it is, and without garbage "
-        "and freed memory.",
+        "Memory in MB after so many calls in one process: as it is, and without "
+        "garbage and freed memory.",
         "",
         f"| | {' | '.join(counts)} |",
         "|---" * (len(counts) + 1) + "|",

@@ -1,4 +1,4 @@
-"""The seam: the one place where the frozen Estimator is connected to this runtime.
+"""The seam: where the trainings of the frozen Estimator are connected to this runtime.
 
 The frozen package trains through three names: `RunConfig`, `train_and_evaluate` and
 `MonitoredTrainingSession`. Importing the modules of the runtime that define them puts

@@ -103,9 +103,9 @@ def get_backend(name: str, **options: Any) -> Backend:
 class SupervisedJob(Supervisor):
     """A `JobHandle` of a job whose supervisor runs in a thread of this process.
 
-    The job ends with this process at the latest. The thread that starts the processes
-    of the tasks must live as long as the job, because the kernel kills these processes
-    when that thread ends.
+    The job ends with this process at the latest. The thread that starts the
+    fork server must live until that is ready, because the kernel kills it when that
+    thread ends.
 
     Args:
         job: The job.

@@ -71,7 +71,7 @@ def MonitoredTrainingSession(
         config: `tf.compat.v1.ConfigProto` of the session.
         stop_grace_period_secs: Seconds that threads have to stop at close.
         log_step_count_steps: Steps between steps/sec log lines; None or 0 for none.
-            A task that is not chief logs the rate of its own steps.
+            Only the chief logs them.
         max_wait_secs: Longest wait for other tasks, in seconds: for a ps, and in a
             task that is not chief also for the chief. None for no limit.
         save_checkpoint_steps: Steps between checkpoints; off by default.

@@ -349,7 +349,7 @@ def end_with_training(job: JobState, now: float) -> Iterator[Action]:
     left = [
         str(it.task)
         for it in job.tasks.values()
-        if it.is_alive or it.phase is TaskPhase.WAITING
+        if not it.is_server and (it.is_alive or it.phase is TaskPhase.WAITING)
     ]
     secs, waited = now - job.completed_at, ", ".join(left)
     limit = job.job.evaluation_timeout_secs

@@ -190,7 +190,7 @@ class Supervisor:
 
     def _tick(self, now: float) -> None:
         """Do everything that depends on the time."""
-        late = now - self._last_tick - 2 * _TICK_SECS
+        late = now - self._last_tick - 2 * self._tick_secs
         self._last_tick = now
         if late > 1:
             # This process itself was stopped or starved of CPU. Do not count that time
