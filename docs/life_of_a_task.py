@@ -83,13 +83,27 @@ a notice of a batch system (SIGUSR1, SIGUSR2, SIGXCPU), or when a program cancel
 second request, or the first one after a failure, kills all tasks at once.
 
 A job fails when a task fails for good that it needs (any but the evaluator, until the
-training is complete); when the last checkpoint does not show; when the evaluator
-exceeds `--evaluation-timeout`; when tasks name different model directories; and when
-the tasks cannot be placed, or the back end is lost.
+training is complete); when the last checkpoint does not show in time; when the
+evaluator exceeds `--evaluation-timeout`; when tasks name different model directories;
+and when the tasks cannot be placed, or the back end is lost.
 
 | policy | does |
 |---|---|
 {in_stop}"""
+_DEADLINES = """
+## Deadlines
+
+| what | after |
+|---|---|
+| a task without a report, and without use of the CPU, is killed | 30 s \
+(`--heartbeat-timeout`) |
+| the same while it imports TensorFlow, and while it ends | {end:g} s at least |
+| a task that was told to stop, and has not ended, is killed | 30 s (`--grace`) |
+| the same for a ps and an evaluator | {others:g} s |
+| a task that was killed, and has not ended, is given up | {gone:g} s |
+| the job fails for want of the last checkpoint | {checkpoint:g} s |
+| a task whose steps stand still is named in the log, and never killed for it | 300 s |
+"""
 _REST = """
 ## Restarts
 
@@ -145,6 +159,12 @@ def page():
                 events=_described((policies.on_report, policies.on_end)),
                 in_training=_described(policies.IN_TRAINING),
                 in_stop=_described(stop_policies.IN_STOP),
+            ),
+            _DEADLINES.format(
+                end=policies._END_SECS,
+                others=stop_policies.OTHERS_SECS,
+                gone=stop_policies._GONE_SECS,
+                checkpoint=policies._LAST_CHECKPOINT_SECS,
             ),
             _REST,
         ]
