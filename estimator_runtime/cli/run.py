@@ -8,7 +8,6 @@ import functools
 import itertools
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Sequence
 from types import FrameType

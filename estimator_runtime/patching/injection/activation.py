@@ -96,8 +96,9 @@ class Activation:
         """
         if not self.is_enabled():
             return (
-                f"automatic activation is off in {self.folder}: only 'estimator-runtime "
-                "run' and programs that call install() use this runtime"
+                f"automatic activation is off in {self.folder}: only "
+                "'estimator-runtime run' and programs that call install() use this "
+                "runtime"
             )
         mode = ", with TensorFlow 1 mode" if self.is_tf1() else ""
         if environ.get(VARIABLE) == "0":
