@@ -21,6 +21,8 @@ _OF_PIPELINE = re.compile(
     r"Error in user-defined function passed to \S+ transformation with iterator: "
     r"\S+: "
 )
+# Errors of an op that the type or the shape of its input may explain.
+_OF_INPUT = ("InvalidArgumentError", "UnimplementedError")
 # How many frames of the program, and how many lines in all, are shown.
 _FRAMES, _LINES = 5, 40
 
@@ -89,7 +91,7 @@ def summary_of(failure: BaseException) -> str | None:
     if found := next(filter(None, map(_of_python_function, texts)), None):
         place, what = found
         return f"{place}: {what}"
-    what = _reason(failure, texts)
+    what, kind = _reason(failure, texts), type(failure).__name__
     # Where the program runs the op, or rather where it has made it, if that is known.
     op = getattr(failure, "op", None)
     made_at = getattr(op, "traceback", None) or ()
@@ -102,11 +104,11 @@ def summary_of(failure: BaseException) -> str | None:
     if "is not in features dictionary" in what:
         names = ", ".join(each for each in given if each != "labels")
         what += f" The input_fn gives these: {names}."
-    elif len(read := set(_read_by(op, given))) == 1:
+    elif kind in _OF_INPUT and len(read := set(_read_by(op, given))) == 1:
         name = read.pop()
         label = name if name == "labels" else f"feature {name}"
         what += f" (the input_fn gives {label} as {_described(given[name])})"
-    return f"{''.join(places[-1:])}{type(failure).__name__}: {what}"
+    return f"{''.join(places[-1:])}{kind}: {what}"
 
 
 def _is_line_of_program(file: str) -> bool:

@@ -128,7 +128,7 @@ def check_first(
     """Check that the first argument is a command, or an option that may come first.
 
     Raises:
-        UsageError: If it is a script, or an option of a command.
+        UsageError: If it is a script, an option of a command, or a mistyped command.
     """
     first = next(iter(arguments), "")
     if first in commands or parser.has_option(first):
@@ -140,6 +140,8 @@ def check_first(
             f"option {first!r} stands before the command; write the command first, as "
             f"in: {NAME} run {first} ..."
         )
+    for similar in difflib.get_close_matches(first, commands, n=1):
+        raise UsageError(f"{first!r} is not a command; did you mean {similar}?")
 
 
 def unknown_argument(argument: str, parser: Parser) -> UsageError:

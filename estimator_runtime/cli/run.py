@@ -8,7 +8,6 @@ import functools
 import itertools
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -87,12 +86,11 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
     is_import_spared = garbage_collector.is_wanted(os.environ)
     is_task = reporting.VARIABLE in os.environ
     file = f"{program.replace('.', os.sep)}.py" if options.is_module else program
-    if not is_task and (hint := misplaced_option(arguments, parser, file)):
-        sys.stderr.write(f"{NAME}: {hint}\n")
+    hint = None if is_task else misplaced_option(arguments, parser, file)
     if is_cluster:
         if not options.is_module:
             script.check_rereadable(program)
-        return launch(options)
+        return _run_with_hint(hint, lambda: launch(options))
     tensorboard.request(options.tensorboard)
     reporting.start(os.environ)
     # Only the form is checked, because only the script knows whether it needs a chief
@@ -109,17 +107,30 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
         patch.schedule([PROGRAM_SESSION], are_required=False)
     if is_import_spared:
         garbage_collector.spare_import()
-    return _run_here(run, program, arguments)
+    run_program = functools.partial(run, program, arguments)
+    return _run_here(lambda: _run_with_hint(hint, run_program))
 
 
-def _run_here(
-    run: Callable[[str, Sequence[str]], int],
-    program: str,
-    arguments: Sequence[str],
-) -> int:
+def _run_with_hint(hint: str | None, run: Callable[[], int]) -> int:
+    """Run the program, with a hint before its output, and once more if it fails."""
+    text = f"{NAME}: {hint}\n" if hint else ""
+    script.write_error(text)
+    status: object = 1
+    try:
+        status = run()
+        return status
+    except SystemExit as error:
+        status = error.code
+        raise
+    finally:
+        if status:
+            script.write_error(text)
+
+
+def _run_here(run: Callable[[], int]) -> int:
     """Run the program in this process, and return or end with its exit status."""
     try:
-        status = run(program, arguments)
+        status = run()
         is_held_up = script.waits_at_exit(None)
     except SystemExit as error:
         code = 0 if error.code is None else error.code

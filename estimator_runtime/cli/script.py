@@ -373,7 +373,7 @@ def report(failure: BaseException) -> int:
         sys.last_exc = failure
     is_default = sys.excepthook is _PYTHONS_HOOK
     if is_default and (place := _place_of_setting(failure)):
-        _write(f"estimator-runtime: error: {place}: {failure}\n")
+        write_error(f"estimator-runtime: error: {place}: {failure}\n")
         reporting.send_explanation(f"{place}: {failure}")
         return 1
     is_stop_reported = is_default and _report_stop(failure)
@@ -390,7 +390,7 @@ def report(failure: BaseException) -> int:
     hook_failure = None if is_stop_reported else _call_hook(failure)
     if not is_stop_reported:
         if is_default and text:
-            _write(f"estimator-runtime: error: {text}\n")
+            write_error(f"estimator-runtime: error: {text}\n")
         reporting.send_explanation(text or explanation.shortened(failure))
     if _may_be_of_version_1(failure):
         remedy = (
@@ -399,11 +399,11 @@ def report(failure: BaseException) -> int:
             else "a program that was written for it runs with 'estimator-runtime run "
             "--tf1', and 'estimator-runtime doctor' says what it needs"
         )
-        _write(f"estimator-runtime: that name may be of TensorFlow 1; {remedy}\n")
+        write_error(f"estimator-runtime: that name may be of TensorFlow 1; {remedy}\n")
     if hook_failure is not None:
-        _write("Error in sys.excepthook:\n")
+        write_error("Error in sys.excepthook:\n")
         _print(hook_failure)
-        _write("\nOriginal exception was:\n")
+        write_error("\nOriginal exception was:\n")
         _print(failure)
     # As in Python, a subclass of it is an exception like any other.
     if type(failure) is KeyboardInterrupt:
@@ -440,7 +440,8 @@ def _may_be_of_version_1(failure: BaseException) -> bool:
     return module.partition(".")[0] == "tensorflow" and not is_told
 
 
-def _write(text: str) -> None:
+def write_error(text: str) -> None:
+    """Write on standard error, if there is one and somebody reads it."""
     # Python too writes nothing if the process was started without standard error, or
     # if its reader, such as a terminal, has gone.
     with contextlib.suppress(OSError, ValueError, AttributeError):
@@ -455,7 +456,7 @@ def _report_stop(failure: BaseException) -> bool:
     lines = request.summary(failure)
     if lines and not reporting.is_on():
         exit.flush()
-        _write("".join(f"estimator-runtime: {line}\n" for line in lines))
+        write_error("".join(f"estimator-runtime: {line}\n" for line in lines))
     return bool(lines)
 
 

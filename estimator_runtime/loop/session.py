@@ -30,6 +30,8 @@ from estimator_runtime.signals import request
 from estimator_runtime.tf_internals import sessions
 
 _Saver = tf.compat.v1.train.CheckpointSaverHook
+# How long a ps may take to say the step at which the loss was NaN.
+_STEP_MS = 5_000
 _NanLossError = tf.compat.v1.train.NanLossDuringTrainingError
 
 
@@ -221,15 +223,17 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
                     nan_scan.add_note(exception_value, creator.checkpoint_dir, nan_step)
 
     def _step(self) -> int | None:
-        """Return the global step of a session in this process; None if unknown."""
+        """Return the global step, which may be on a ps; None if unknown."""
         session, step = (
             self._coordinated_creator.tf_sess,
             tf.compat.v1.train.get_global_step(self._coordinated_creator._graph),
         )
-        if session is None or step is None or session.sess_str:
+        if session is None or step is None:
             return None
-        with contextlib.suppress(tf.errors.OpError, RuntimeError):  # it is closed
-            return int(session.run(step))
+        options = tf.compat.v1.RunOptions(timeout_in_ms=_STEP_MS)
+        # It is closed, or the ps is gone.
+        with contextlib.suppress(tf.errors.OpError, RuntimeError):
+            return int(session.run(step, options=options))
         return None
 
     def _close_internal(

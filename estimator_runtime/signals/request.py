@@ -408,9 +408,8 @@ class _StopRequest:
 
     def _announce(self, number: int) -> None:
         if not self._has_session() and not self.is_attended.wait(_CREATION_SECS):
-            text = "%s: ending before there is a session; nothing had to be saved"
-            name = signal.Signals(number).name
-            exit.call_and_flush(lambda: _logger.warning(text, name))
+            text = "%sending before there is a session; nothing had to be saved"
+            exit.call_and_flush(lambda: _logger.warning(text, _reason(number)))
             end_at_once(number)
         if self._has_session():
             # Under a launcher, a second signal goes to the launcher, not to this task.
@@ -418,8 +417,8 @@ class _StopRequest:
             # Beside a chief, a worker can't know what will be saved.
             saves = any(watch.saves for watch in list(self._watches))
             _logger.warning(
-                "%s: stopping after this step%s%s",
-                signal.Signals(number).name,
+                "%sstopping after this step%s%s",
+                _reason(number),
                 ", with a checkpoint of it" if saves else "",
                 again,
             )
@@ -432,6 +431,12 @@ def _end_unless_launched(number: int) -> None:
     """End the process on a second SIGTERM, unless a launcher will do so."""
     if not reporting.is_on():
         end_at_once(number)
+
+
+def _reason(number: int) -> str:
+    """Return how a line about a signal begins; a launcher says why it sends SIGTERM."""
+    is_of_launcher = number == signal.SIGTERM and reporting.is_on()
+    return "" if is_of_launcher else f"{signal.Signals(number).name}: "
 
 
 _request = _StopRequest()

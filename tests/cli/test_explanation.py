@@ -49,6 +49,22 @@ def test_an_error_in_an_op_names_the_only_input_that_it_reads(
     )
 
 
+def test_an_error_that_no_type_explains_names_no_input(tmp_path):
+    def model_fn(features, labels, mode):
+        data = tf.io.read_file(features["path"])
+        loss = tf.cast(tf.strings.length(data), tf.float32)
+        train_op = tf.compat.v1.train.get_global_step().assign_add(1)
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    estimator = tf.estimator.Estimator(model_fn, str(tmp_path))
+    with pytest.raises(tf.errors.NotFoundError) as raised:
+        estimator.train(
+            lambda: tf.data.Dataset.from_tensors({"path": "no.csv"}), steps=1
+        )
+    text = explanation.summary_of(raised.value)
+    assert text.endswith("NotFoundError: no.csv; No such file or directory")
+
+
 def test_an_error_in_a_function_of_the_pipeline_is_placed_there(tmp_path):
     def read(age):
         raise RuntimeError("cannot decode row\n\nsee the manual")

@@ -20,8 +20,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from estimator_runtime.errors import EstimatorRuntimeError
+from estimator_runtime.patching import patch
 from estimator_runtime.patching.injection.children import helper_command
 from estimator_runtime.patching.report import report
+from estimator_runtime.patching.table import TF1_PATCHES
 from estimator_runtime.tf1 import moved
 
 DEADLINE_SECS = 120.0
@@ -118,13 +120,14 @@ def main(_arguments: list[str]) -> NoReturn:
     # Loads tensorflow-estimator, upon which most patches are applied.
     _ = tf.estimator.Estimator
     patched = report()
-    missing, of_version_1 = {}, {}
+    lacks = {name: _first_missing(name, importlib.import_module) for name in names}
+    missing = {name: each[0] for name, each in lacks.items() if each}
+    of_version_1 = {}
+    # They restore names that tf.contrib imports, and TensorFlow 2 does not have.
+    patch.schedule(TF1_PATCHES)
     facade: Any = importlib.import_module("estimator_runtime.tf1.facade")
-    for name in names:
-        lacks = _first_missing(name, importlib.import_module)
-        if lacks is None:
-            continue
-        missing[name], why = lacks[0], ""
+    for name in missing:
+        why = ""
         if name.startswith("tensorflow.") and not name.startswith(moved.RESTORED):
             part, why = _first_missing(name, facade.import_module) or ("", "")
             # TensorFlow 1 has the first part of `tf.layers.nosuch`.

@@ -139,17 +139,19 @@ def _check_contrib(program: Program, answer: ProbeResult) -> Iterator[Finding]:
         EstimatorRuntimeError: If the variable for `tf.contrib` names another folder.
     """
     uses = _uses_of_contrib(program, answer)
+    installed = wheel.find() if uses else None
     reported = set()
     for member, place in uses.items():
         folder = member.partition(".")[0]
-        if folder in gone.FOLDERS and folder not in reported:
-            reported.add(folder)
-            text = f"{place}: tf.contrib.{folder} is gone: {gone.INSTEAD[folder]}"
-            yield Finding(PROBLEM, text)
+        text = answer.of_version_1[f"{_CONTRIB}{member}"] if installed else ""
+        if folder in gone.FOLDERS:
+            text = f"tf.contrib.{folder} is gone: {gone.INSTEAD[folder]}"
+        if text and text not in reported:
+            reported.add(text)
+            yield Finding(PROBLEM, f"{place}: {text}")
     needs = {name: at for name, at in uses.items() if not successors.has(name)}
     if not needs:
         return
-    installed = wheel.find()
     if installed is None:
         member, place = next(iter(needs.items()))
         text = (

@@ -116,9 +116,9 @@ class Budget:
 
     def refusal(self, failure: Failure) -> str | None:
         """Return why there is no restart after a failure, or None if there is one."""
-        at = f" at step {failure.step}" if failure.step is not None else ""
         if failure.is_final:
-            return f"not restarted, as a restart would end the same way{at}"
+            return "not restarted, as a restart would end the same way"
+        at = f" at step {failure.step}" if failure.step is not None else ""
         if failure.is_of_program and failure == self._last:
             return f"the same failure as the last time{at}"
         if self.used >= self.max_restarts:

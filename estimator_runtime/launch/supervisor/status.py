@@ -108,6 +108,8 @@ class Status:
         if not state.is_alive:
             if not has_run:
                 return "not started"
+            if state.failure.is_stop and self._job.ending is not None:
+                return "stopped"  # with the job, whose last lines say why
             return "done" if state.is_done else state.how_it_ended()
         if state.report.keys() & {"step", "metrics"}:
             return None

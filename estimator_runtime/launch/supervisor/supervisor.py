@@ -40,7 +40,11 @@ from estimator_runtime.launch.task import (
     Tasks,
     Working,
 )
-from estimator_runtime.launch.terminal.job_status import JobMetrics, JobStatus
+from estimator_runtime.launch.terminal.job_status import (
+    JobMetrics,
+    JobStatus,
+    is_reached,
+)
 
 if TYPE_CHECKING:
     from estimator_runtime.launch.job_file import JobFile
@@ -378,7 +382,10 @@ class Supervisor:
         newest = self._record.newest()
         where = ""
         if newest is not None and newest.path is not None:
-            where = f" at step {newest.step}, in {newest.path}"
+            step, last = newest.step, seen.last_step
+            is_past = is_reached(step, last) and step != last
+            past = f" (past {last}: the tasks do not wait for each other)"
+            where = f" at step {step}{past if is_past else ''}, in {newest.path}"
         if self._state.unevaluated is not None:
             task, why = self._state.unevaluated
             reason = f"the training is done{where}, but its evaluation failed: {why}"

@@ -95,7 +95,11 @@ class Activation:
             environ: Environment variables, which may switch it off.
         """
         if not self.is_enabled():
-            return f"automatic activation is off in {self.folder}"
+            return (
+                f"automatic activation is off in {self.folder}: only "
+                "'estimator-runtime run' and programs that call install() use this "
+                "runtime"
+            )
         mode = ", with TensorFlow 1 mode" if self.is_tf1() else ""
         if environ.get(VARIABLE) == "0":
             return (

@@ -8,6 +8,7 @@ from estimator_runtime.cli.doctor.finding import Subject
 from estimator_runtime.cli.doctor.probe import ProbeResult
 from estimator_runtime.cli.doctor.script import check_script
 from estimator_runtime.cli.doctor.source import read_program
+from estimator_runtime.tf1.contrib import wheel
 
 
 @pytest.fixture
@@ -179,3 +180,34 @@ def test_a_summary_of_tensorflow_2_is_a_note_with_the_old_one(write, used):
 )
 def test_what_does_what_it_says_is_not(write, source):
     assert check(write(source)) == []
+
+
+def test_a_name_that_tf_contrib_never_had_is_a_problem_once(
+    write, tmp_path, monkeypatch
+):
+    (tmp_path / "LICENSE").write_text(wheel.LICENSE)
+    monkeypatch.setenv(wheel.FOLDER_VARIABLE, str(tmp_path))
+    script = write(
+        "import tensorflow as tf\n"
+        "tf.contrib.layers.flatten\n"
+        "tf.contrib.layers.nosuch\n"
+        "tf.contrib.kafka.nosuch\n"
+    )
+    why = "TensorFlow 1.15.5 has no tf.contrib.{}"
+    layers, kafka = "tensorflow.contrib.layers", "tensorflow.contrib.kafka"
+    answered = answer(
+        of_version_1=[f"{layers}.flatten"],
+        lacking=[
+            (f"{layers}.nosuch", why.format("layers.nosuch")),
+            (f"{kafka}.nosuch", why.format("kafka.nosuch")),
+        ],
+    )
+    _, *found = check(script, answered, ESTIMATOR_RUNTIME_TF1="1")
+    assert found == [
+        ("problem", f"train.py:3: {why.format('layers.nosuch')}"),
+        (
+            "problem",
+            "train.py:4: tf.contrib.kafka is gone: use the package tensorflow-io",
+        ),
+        ("ok", f"tf.contrib is TensorFlow 1.15.5's, in {tmp_path}"),
+    ]

@@ -46,6 +46,7 @@ def test_a_job_that_is_stopped_saves_the_last_step_of_all(
     job.process.send_signal(number)
     assert job.end() == 128 + number, job.text
     assert saved_step() == max(_steps(job)), job.text
+    assert ("SIGTERM" in job.text) == (number == signal.SIGTERM), job.text
     # A ps or an evaluator of another launcher must not take this for the end.
     assert not (tmp_path / "model" / "training_finished.json").exists()
     saved = tf.train.latest_checkpoint(str(tmp_path / "model"))

@@ -4,6 +4,7 @@ import types
 
 import pytest
 
+from estimator_runtime.launch.supervisor.actions import Fail
 from estimator_runtime.launch.supervisor.status import Status
 
 
@@ -14,7 +15,7 @@ class _Record(types.SimpleNamespace):
 
     def __init__(self, job):
         of = {task: types.SimpleNamespace(path=f"/m/{task}.log") for task in job.tasks}
-        super().__init__(logs=types.SimpleNamespace(of=of))
+        super().__init__(logs=types.SimpleNamespace(of=of), state=job)
 
     def saved_step(self):
         return self.saved
@@ -75,6 +76,16 @@ def test_a_row_says_how_a_task_has_ended(look):
         "worker 0": ("done", None),
         "evaluator": ("was stopped by SIGTERM", None),
     }
+
+
+def test_a_row_of_a_stopped_job_names_no_signal(look):
+    look, tasks, record = look
+    record.state.ending = Fail("the job was stopped by SIGINT", 130)
+    tasks["chief"].end(143)
+    tasks["worker 0"].end(1)
+    seen = look(1.0)
+    assert _row(seen, "chief").state == "stopped"
+    assert _row(seen, "worker 0").state == "ended with exit status 1"
 
 
 def test_a_resumed_job_begins_at_the_step_of_its_checkpoint(look):

@@ -54,6 +54,7 @@ def test_plain_python_has_estimators_where_it_is_enabled_until_it_is_disabled(
 ):
     where = environment.packages
     off, on = (f"automatic activation is {each} in {where}" for each in ("off", "on"))
+    off += ": only 'estimator-runtime run' and programs that call install() use this runtime"
     assert environment.command("status").splitlines()[0] == off
     assert environment.command("enable").strip() == on
     assert environment.command("status").splitlines()[0] == on
