@@ -32,11 +32,9 @@ import json
 import math
 import os
 import sys
-import sysconfig
 import threading
 import time
 from collections.abc import Callable, Mapping
-from types import FrameType
 from typing import Any
 
 from estimator_runtime.config import waits
@@ -52,11 +50,6 @@ _BEAT_SECS = 1.0
 # How long the program waits for a launcher that does not read.
 _FLUSH_SECS = 5.0
 _STDERR = 2
-FRAMEWORKS = frozenset(
-    ("estimator_runtime", "keras", "tensorflow", "tensorflow_estimator", "tf_keras")
-)
-_OURS = os.path.join(os.path.dirname(__file__), "")
-_LIBRARY = os.path.join(sysconfig.get_path("stdlib"), "")
 # The limit of an explanation.
 _MOST_CHARS = 10_000
 
@@ -289,23 +282,6 @@ class StepWatch:
             return None
         self._due_secs = 2 * secs
         return secs
-
-
-def is_of_program(frame: FrameType) -> bool:
-    """Return whether a frame is not of TensorFlow, this package or Python."""
-    package = str(frame.f_globals.get("__name__")).partition(".")[0]
-    path = frame.f_code.co_filename
-    is_installed = "site-packages" in path or "dist-packages" in path
-    is_library = path.startswith((_LIBRARY, "<frozen ")) and not is_installed
-    # A module of this package may be the `__main__` of its process.
-    is_ours = package in FRAMEWORKS or path.startswith(_OURS)
-    return not (is_ours or is_library)
-
-
-def is_file_of_program(path: str) -> bool:
-    """Return whether a file is not of this package, of Python, or installed."""
-    is_installed = "site-packages" in path or "dist-packages" in path
-    return not (is_installed or path.startswith((_OURS, _LIBRARY, "<")))
 
 
 _reporter: Reporter | None = None
