@@ -32,11 +32,9 @@ import json
 import math
 import os
 import sys
-import sysconfig
 import threading
 import time
 from collections.abc import Callable, Mapping
-from types import FrameType
 from typing import Any
 
 from estimator_runtime.config import waits
@@ -49,14 +47,11 @@ JOB_VARIABLE = "ESTIMATOR_RUNTIME_JOB"
 ATTEMPT_VARIABLE = "ESTIMATOR_RUNTIME_JOB_ATTEMPT"
 _PACKAGES = ("estimator_runtime", "tensorflow")
 _BEAT_SECS = 1.0
+# How often a report is tried.
+_TRIES = 5
 # How long the program waits for a launcher that does not read.
 _FLUSH_SECS = 5.0
 _STDERR = 2
-FRAMEWORKS = frozenset(
-    ("estimator_runtime", "keras", "tensorflow", "tensorflow_estimator", "tf_keras")
-)
-_OURS = os.path.join(os.path.dirname(__file__), "")
-_LIBRARY = os.path.join(sysconfig.get_path("stdlib"), "")
 # The limit of an explanation.
 _MOST_CHARS = 10_000
 
@@ -149,15 +144,19 @@ class Reporter:
         data = json.dumps(report, default=str).encode() + b"\n"
         # Opened for each report: the program may close any descriptor, as daemons do,
         # and open a file of its own under that number.
-        while data:
+        for _ in range(_TRIES):
             try:
                 with open(self._path, "wb", buffering=0) as pipe:
-                    data = data[pipe.write(data) :]
+                    while data:
+                        data = data[pipe.write(data) :]
+                return
             except (BrokenPipeError, FileNotFoundError):
                 raise
             except OSError:
                 # No descriptor is free, or the program has just closed this one.
                 time.sleep(_BEAT_SECS)
+        # A lost report is harmless: the launcher shows the progress of the next one,
+        # and takes an error that it was not told of from the exit status.
 
 
 def _has_tensorflow() -> bool:
@@ -293,23 +292,6 @@ class StepWatch:
             return None
         self._due_secs = 2 * secs
         return secs
-
-
-def is_of_program(frame: FrameType) -> bool:
-    """Return whether a frame is not of TensorFlow, this package or Python."""
-    package = str(frame.f_globals.get("__name__")).partition(".")[0]
-    path = frame.f_code.co_filename
-    is_installed = "site-packages" in path or "dist-packages" in path
-    is_library = path.startswith((_LIBRARY, "<frozen ")) and not is_installed
-    # A module of this package may be the `__main__` of its process.
-    is_ours = package in FRAMEWORKS or path.startswith(_OURS)
-    return not (is_ours or is_library)
-
-
-def is_file_of_program(path: str) -> bool:
-    """Return whether a file is not of this package, of Python, or installed."""
-    is_installed = "site-packages" in path or "dist-packages" in path
-    return not (is_installed or path.startswith((_OURS, _LIBRARY, "<")))
 
 
 _reporter: Reporter | None = None

@@ -1,10 +1,8 @@
 """A training that takes no step is told of."""
 
-import sys
-
 import pytest
 
-from estimator_runtime.reporting import StepWatch, is_of_program
+from estimator_runtime.reporting import StepWatch
 
 
 @pytest.fixture
@@ -46,12 +44,3 @@ def test_a_limit_of_zero_is_for_never():
     watch.expect()
     for now[0] in (1.0, 1e9):
         assert watch.check() is None
-
-
-def test_a_frame_without_a_module_name_is_of_the_program():
-    frames = []
-    exec(
-        compile("take(get())", "/home/me/cell", "exec"),
-        {"__name__": None, "take": frames.append, "get": sys._getframe},
-    )
-    assert is_of_program(frames[0])

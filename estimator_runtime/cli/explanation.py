@@ -7,7 +7,8 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from estimator_runtime import reporting
+from estimator_runtime import code_origin
+from estimator_runtime.code_origin import Origin
 
 _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'File "(.+)", line (\d+), in (.+)')
@@ -37,9 +38,11 @@ def program_part(part: types.TracebackType | None) -> types.TracebackType | None
     while part is not None:
         parts.append(part)
         part = part.tb_next
-    of_program = [each for each in parts if _is_in_file_of_program(each.tb_frame)]
+    origins = [(each, code_origin.of_frame(each.tb_frame)) for each in parts]
+    of_program = [each for each, origin in origins if origin in code_origin.OF_PROGRAM]
     if not of_program:
-        of_program = [e for e in parts if reporting.is_of_program(e.tb_frame)]
+        wanted = code_origin.MAY_BE_PROGRAM
+        of_program = [each for each, origin in origins if origin in wanted]
     rest = None
     for each in reversed(of_program):
         rest = types.TracebackType(rest, each.tb_frame, each.tb_lasti, each.tb_lineno)
@@ -98,7 +101,7 @@ def summary_of(failure: BaseException) -> str | None:
     places = [
         f"{frame.filename}:{frame.lineno}, in {frame.name}: "
         for frame in (*traceback.extract_tb(failure.__traceback__), *made_at)
-        if _is_line_of_program(frame.filename)
+        if code_origin.of_file(frame.filename) is Origin.PROGRAM
     ]
     given = next(filter(None, map(_inputs, frames)), {})
     if "is not in features dictionary" in what:
@@ -111,23 +114,10 @@ def summary_of(failure: BaseException) -> str | None:
     return f"{''.join(places[-1:])}{kind}: {what}"
 
 
-def _is_line_of_program(file: str) -> bool:
-    is_generated = "__autograph_generated_file" in file
-    return reporting.is_file_of_program(file) and not is_generated
-
-
-def _is_in_file_of_program(frame: types.FrameType) -> bool:
-    is_program = reporting.is_of_program(frame)
-    return is_program and reporting.is_file_of_program(frame.f_code.co_filename)
-
-
 def _is_inside_framework(frames: Sequence[types.FrameType]) -> bool:
     """Return whether a framework, or a library below one, has raised an exception."""
-    modules = [str(frame.f_globals.get("__name__")) for frame in frames]
-    if reporting.FRAMEWORKS.isdisjoint(each.partition(".")[0] for each in modules):
-        return False
-    # Code that AutoGraph has made of a framework's has a file that is not installed.
-    return not _is_in_file_of_program(frames[-1])
+    origins = [code_origin.of_frame(frame) for frame in frames]
+    return Origin.FRAMEWORK in origins and origins[-1] not in code_origin.OF_PROGRAM
 
 
 def _is_op_error(failure: BaseException | None) -> bool:
@@ -154,7 +144,7 @@ def _of_python_function(text: str) -> tuple[str, str] | None:
     """
     before, _, rest = text.partition(f"\n{_TRACEBACK}\n")
     frames = _FRAME.findall(rest.partition("[[{{node")[0])
-    places = [each for each in frames if _is_line_of_program(each[0])]
+    places = [f for f in frames if code_origin.of_file(f[0]) is Origin.PROGRAM]
     if not places:
         return None
     file, line, function = places[-1]

@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 from typing import Any, NoReturn
 
-from estimator_runtime import reporting
+from estimator_runtime import code_origin, reporting
 from estimator_runtime.checkpoint.save import writer
 from estimator_runtime.cli import explanation
 from estimator_runtime.config import tf1_mode as mode
@@ -422,7 +422,8 @@ def _place_of_setting(failure: BaseException) -> str | None:
     if not isinstance(failure, EstimatorRuntimeError):
         return None
     frames = list(traceback.walk_tb(failure.__traceback__))
-    of_program = [each for each in frames if reporting.is_of_program(each[0])]
+    wanted = code_origin.MAY_BE_PROGRAM
+    of_program = [each for each in frames if code_origin.of_frame(each[0]) in wanted]
     if frames[-1] in of_program:  # raised by the program itself
         return None
     frame, line = (of_program or frames[:1])[-1]

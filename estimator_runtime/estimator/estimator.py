@@ -76,7 +76,8 @@ class Overrides:
     ) -> Any:
         """Call model_fn with Keras's seed set, and refuse variables of Keras 3."""
         seed = self.config.tf_random_seed
-        with keras.refusing_keras_3(), keras.seeded(seed), advice.building(self):
+        timed = advice.building(self, mode)
+        with keras.refusing_keras_3(), keras.seeded(seed), timed:
             return stock._call_model_fn(self, features, labels, mode, config)
 
     def evaluate(

@@ -1,16 +1,13 @@
 """Which lines of a task's tracebacks are frames of libraries."""
 
-import os
 import re
 
-import estimator_runtime
+from estimator_runtime import code_origin
+from estimator_runtime.code_origin import Origin
 
-_OURS = re.escape(os.path.join(os.path.dirname(estimator_runtime.__file__), ""))
 # The first line of a frame, in a traceback or in a message of TensorFlow's.
-_LIBRARY_FRAME = re.compile(
-    rf'( +)File "(.*/(site-packages|dist-packages)/|{_OURS}'
-    r"|.*__autograph_generated)"
-)
+_FRAME = re.compile(r'( +)File "([^"]+)"')
+_LIBRARIES = (Origin.FRAMEWORK, Origin.GENERATED, Origin.INSTALLED)
 
 
 class LibraryFrames:
@@ -21,7 +18,8 @@ class LibraryFrames:
 
     def has(self, line: str) -> bool:
         """Return whether a line, the next one, is part of a frame of a library."""
-        if frame := _LIBRARY_FRAME.match(line):
+        frame = _FRAME.match(line)
+        if frame and code_origin.of_file(frame[2]) in _LIBRARIES:
             self._indentation = frame[1]
         elif self._indentation and not line.startswith(f"{self._indentation} "):
             self._indentation = None

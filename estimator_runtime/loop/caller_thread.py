@@ -61,7 +61,8 @@ class CallingThread:
     @functools.cached_property
     def flush(self) -> DenormalFlush | None:
         """What flushes denormals there; None if no request runs there."""
-        if not _has_one_cpu(self._session) or _chooses_threads(self._session):
+        devices = [each.device_type for each in self._session.list_devices()]
+        if devices != ["CPU"] or _chooses_threads(self._session):
             return None
         return DenormalFlush.of_this_machine()
 
@@ -121,11 +122,6 @@ def _is_short(op: tf.Operation) -> bool:
         kind.takes_long or (kind.may_wait and not kind.calls_functions)
         for kind in called
     )
-
-
-def _has_one_cpu(session: tf.compat.v1.Session) -> bool:
-    """Return whether a session runs all ops on one CPU device."""
-    return [each.device_type for each in session.list_devices()] == ["CPU"]
 
 
 def _chooses_threads(session: tf.compat.v1.Session) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import copy
+import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -172,28 +173,14 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
         reuse_graphs: bool | str | None = None,
         progress: str | None = None,
     ):
-        arguments = {
-            "model_dir": model_dir,
-            "tf_random_seed": tf_random_seed,
-            "save_summary_steps": save_summary_steps,
-            "session_config": session_config,
-            "keep_checkpoint_max": keep_checkpoint_max,
-            "keep_checkpoint_every_n_hours": keep_checkpoint_every_n_hours,
-            "log_step_count_steps": log_step_count_steps,
-            "train_distribute": train_distribute,
-            "device_fn": device_fn,
-            "protocol": protocol,
-            "eval_distribute": eval_distribute,
-            "experimental_distribute": experimental_distribute,
-            "experimental_max_worker_delay_secs": experimental_max_worker_delay_secs,
-            "session_creation_timeout_secs": session_creation_timeout_secs,
-            "checkpoint_save_graph_def": checkpoint_save_graph_def,
-        }
+        given = {**locals()}  # all arguments, by name
+        options = {name: given[name] for name in OPTIONS}
         # The frozen constructor has its own default object for "not given".
-        if save_checkpoints_steps is not _USE_DEFAULT:
-            arguments["save_checkpoints_steps"] = save_checkpoints_steps
-        if save_checkpoints_secs is not _USE_DEFAULT:
-            arguments["save_checkpoints_secs"] = save_checkpoints_secs
+        arguments = {
+            name: given[name]
+            for name in inspect.signature(StockRunConfig).parameters
+            if given[name] is not _USE_DEFAULT
+        }
         arguments = run_config_values.unwrapped(arguments)
         run_config_values.check(arguments)
         if checkpoint_overhead is not None:
@@ -212,20 +199,7 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
         arguments["model_dir"] = folder
         with run_config_values.errors_of_frozen_class(arguments):
             super().__init__(**arguments)
-        self._set_options(
-            {
-                "loop": loop,
-                "steps_per_run": steps_per_run,
-                "pack_transfers": pack_transfers,
-                "async_checkpoint": async_checkpoint,
-                "checkpoint_overhead": checkpoint_overhead,
-                "keep_best": keep_best,
-                "best_metric": best_metric,
-                "best_mode": best_mode,
-                "reuse_graphs": reuse_graphs,
-                "progress": progress,
-            }
-        )
+        self._set_options(options)
         # Not the properties: those of a subclass may read attributes not yet set.
         strategies.adapt(self._train_distribute, self._eval_distribute)
 

@@ -16,7 +16,7 @@ import types
 from collections.abc import Callable
 from typing import NoReturn
 
-from estimator_runtime import reporting
+from estimator_runtime import code_origin
 
 # How long to wait for a slow reader.
 _READER_SECS = 2.0
@@ -62,13 +62,13 @@ def finalize() -> None:
 
 def _is_of_program(module: object) -> bool:
     names = vars(module) if isinstance(module, types.ModuleType) else {}
-    package = str(names.get("__name__")).partition(".")[0]
+    name = str(names.get("__name__"))
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    if spec is not None and spec.parent and package == spec.parent.partition(".")[0]:
+    parent = spec.parent.partition(".")[0] if spec is not None and spec.parent else None
+    if name.partition(".")[0] == parent:
         return True  # an installed package that `-m` runs
-    is_framework = package in reporting.FRAMEWORKS
     file = str(names.get("__file__") or "<built in>")
-    return reporting.is_file_of_program(file) and not is_framework
+    return code_origin.of_file(file, name) in code_origin.OF_PROGRAM
 
 
 def call_and_flush(function: Callable[[], object]) -> None:

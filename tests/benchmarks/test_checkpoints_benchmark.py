@@ -32,15 +32,3 @@ def test_a_quick_run_measures_each_size_and_cadence_in_all_ways(folder):
         for ways in size["cadences"].values():
             # Each save of a round has its figure.
             assert len(ways["ours"]["blocked_ms"]["rounds"]) == benchmark._SAVES
-
-
-def test_the_table_has_a_row_for_each_way_to_save(folder):
-    lines = (folder / "checkpoints.md").read_text().splitlines()
-    assert lines[0] == "## checkpoints (quick: the figures mean nothing)"
-    rows = [line.strip("| ").split(" | ")[:2] for line in lines if line[:2] == "| "]
-    assert [[every.split(",")[0], way] for every, way in rows if every != "every"] == [
-        [f"{every} steps", way]
-        for cadences in benchmark._QUICK_CADENCES.values()
-        for every in cadences
-        for way in ("stock", "ours")
-    ]

@@ -6,7 +6,6 @@ import pytest
 
 import estimator_runtime
 from benchmarks.harness import processes
-from benchmarks.job import memory
 
 estimator_runtime.install()
 
@@ -49,16 +48,3 @@ def test_a_quick_run_measures_an_example_and_single_rows_in_all_ways(folder):
     call_ms = _medians(rows, "call_ms")
     # Two calls of which one is the first: by the order only, and a wide margin.
     assert call_ms["predictor"] < call_ms["ours"] / 3
-
-
-@pytest.mark.long("four processes that import TensorFlow, one after the other")
-def test_the_memory_after_many_calls_is_measured(tmp_path, run_benchmark):
-    printed = run_benchmark("memory", "--quick", "--output", "out", cwd=tmp_path)
-    report = json.loads((tmp_path / "out" / "memory.json").read_text())
-    assert list(report["calls"]) == ["evaluate", "predict"]
-    for own in report["calls"].values():
-        for found in (own["memory_mb"], own["in_use_mb"]):
-            assert list(found) == ["1", "3"]
-            assert all(100 < mb < 10_000 for mb in found.values())
-    assert printed == memory.render(report)
-    assert "| | 1 | 3 |" in printed.splitlines()

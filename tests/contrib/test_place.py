@@ -74,20 +74,6 @@ def test_all_tasks_are_numbered_chief_first_ps_last(cluster, order):
             "TF_CONFIG: task.index is 1.7, not a whole number; use " + _INDEX,
         ),
         (
-            {"task": {"index": "one"}},
-            "TF_CONFIG: task.index is 'one', not a whole number; use " + _INDEX,
-        ),
-        (
-            {"task": {"index": -1}},
-            "TF_CONFIG: task.index is -1. Task index must be non-negative number. "
-            "Use " + _INDEX,
-        ),
-        (
-            {"cluster": _CLUSTER, "task": {"type": "worker", "index": 2}},
-            "TF_CONFIG: task.index is 2, but cluster['worker'] has 2 addresses, "
-            "so 2 is not a valid task_id for task_type worker; use 0 to 1",
-        ),
-        (
             {"cluster": _CLUSTER, "task": {"type": "evaluator"}},
             "TF_CONFIG: task.type is 'evaluator', but evaluator " + _NOT_LISTED,
         ),
@@ -98,23 +84,3 @@ def test_a_bad_task_is_named_with_what_would_do(document, message):
     with pytest.raises(ConfigError) as caught:
         _read(document).check_task()
     assert str(caught.value) == message
-
-
-@pytest.mark.parametrize(
-    ("text", "start"),
-    [
-        ("{", "TF_CONFIG: not JSON"),
-        (
-            '{"cluster": {"worker": ["w"]}}',
-            "TF_CONFIG: cluster['worker'][0] is 'w', which is no address",
-        ),
-        ('{"service": 5}', "TF_CONFIG: service is 5"),
-        ('{"environment": 5}', "TF_CONFIG: environment is 5, not a string"),
-        ('{"model_dir": ""}', "TF_CONFIG: model_dir is ''"),
-    ],
-)
-def test_anything_else_that_is_bad_is_refused_as_for_every_run_config(text, start):
-    with pytest.raises(ConfigError) as caught:
-        Place.from_environ({"TF_CONFIG": text})
-    assert str(caught.value).startswith(start)
-    assert "\n" not in str(caught.value)

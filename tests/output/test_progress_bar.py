@@ -98,10 +98,6 @@ def test_a_bar_has_the_step_the_last_one_the_loss_and_the_checkpoint():
     assert text.endswith(", loss=0.25, saved=step 150]")
 
 
-def test_a_bar_without_a_last_step_counts():
-    assert drawn(0, 70).startswith("70step [")
-
-
 def seen(text):
     """Return the rows that a terminal shows of what was written to it."""
     rows = []

@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import tensorflow as tf
+
 from estimator_runtime.config.options import TrainingOptions
 
 _logger = logging.getLogger(__name__)
@@ -20,11 +22,11 @@ _SHORTEST_SECS = 0.1
 
 
 class _Repetitions:
-    """What the calls of one Estimator have cost that built graphs of their own."""
+    """The calls of one Estimator that built graphs of their own."""
 
     def __init__(self) -> None:
         self.calls: collections.Counter[str] = collections.Counter()
-        self.building_secs = 0.0
+        self.built_secs = 0.0  # in the last call of model_fn
         self.was_advised = False
 
 
@@ -33,13 +35,12 @@ def _of(estimator: Any) -> _Repetitions:
 
 
 @contextlib.contextmanager
-def building(estimator: Any) -> Iterator[None]:
-    """Time a call of model_fn."""
+def building(estimator: Any, mode: str) -> Iterator[None]:
+    """Time a call of model_fn, unless it is for a training."""
     began = _clock()
-    try:
-        yield
-    finally:
-        _of(estimator).building_secs += _clock() - began
+    yield
+    if mode != tf.estimator.ModeKeys.TRAIN:
+        _of(estimator).built_secs = _clock() - began
 
 
 @contextlib.contextmanager
@@ -54,12 +55,13 @@ def repeated(
         obstacles: Maps each reason for which the call needs its own graph to whether it
             applies.
     """
-    past = _of(estimator)
-    began, built = _clock(), past.building_secs
+    began = _clock()
     yield
-    secs, built = _clock() - began, past.building_secs - built
+    secs = _clock() - began
     if any(obstacles.values()):
         return
+    past = _of(estimator)
+    built = past.built_secs
     past.calls[call] += 1
     is_slow = secs >= _SHORTEST_SECS and built >= secs / 2
     if past.was_advised or past.calls[call] < _CALLS or not is_slow:

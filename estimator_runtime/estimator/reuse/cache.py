@@ -152,11 +152,20 @@ class GraphCache:
             self._logged.add(text)
             _logger.info("%s", text)
 
-    def clear(self) -> None:
-        """Drop all graphs. A call that uses one keeps it until it is done."""
-        with self._lock:
+    def clear(self) -> bool:
+        """Drop all graphs. A call that uses one keeps it until it is done.
+
+        Returns:
+            False, and nothing is dropped, if another thread builds a graph now.
+        """
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
             while self._kept:
                 self._close(self._kept.popitem()[1])
+        finally:
+            self._lock.release()
+        return True
 
     def __len__(self) -> int:
         """Return how many graphs are kept."""
@@ -188,10 +197,10 @@ def _drop_all_but_newest(cache: GraphCache) -> None:
     """Drop the graphs of Estimators by default, but for those of the last few."""
     with _recent_lock:
         caches = [found for each in _recent if (found := each()) not in (None, cache)]
-        dropped = caches[: 1 - MAX_ESTIMATORS]
-        _recent[:] = map(weakref.ref, [*caches[1 - MAX_ESTIMATORS :], cache])
-    for each in dropped:
-        each.clear()
+        # One that builds a graph now is dropped by a later call.
+        busy = [each for each in caches[: 1 - MAX_ESTIMATORS] if not each.clear()]
+        kept = [*busy, *caches[1 - MAX_ESTIMATORS :], cache]
+        _recent[:] = map(weakref.ref, kept)
 
 
 def cache_for(

@@ -198,43 +198,56 @@ def predict(
 ) -> Iterator[Any]:
     """Do what `predict` does, with a kept graph of the model if possible."""
     rows = functools.partial(_rows, estimator, yield_single_examples)
-    # Its session outlives that of the inputs, which is entered later.
+
+    def rows_of(kept: _KeptModel) -> Callable[[Any], Iterator[Any]]:
+        wanted = estimator._extract_keys(kept.session.outputs.results, predict_keys)
+        names = list(wanted) if predict_keys else None
+        return lambda batch: rows(kept.session.results(batch, names))
+
+    # The session of a kept model outlives that of the inputs, which is entered later.
     with contextlib.ExitStack() as until_done:
-        kept, session = None, None
         given = in_memory.of_function(input_fn)
         if given is not None:
             call = _Call(estimator, cache, _PREDICT)
             kept = call.kept(given.features, None, checkpoint, until_done)
+            if kept is not None:
+                yield from _all_rows(given, kept, rows_of(kept))
+                return
+        # The default graph until the last result, as ever, if the model is not kept.
+        # Else until the first, so that another prediction may begin before the last.
+        in_graph = until_done.enter_context(contextlib.ExitStack())
+        in_graph.enter_context(graph_mode())
+        graph = in_graph.enter_context(tf.Graph().as_default())
+        call = _Call(estimator, cache, _PREDICT, graph)
+        result = estimator._call_input_fn(input_fn, _PREDICT)
+        given = in_memory.of_dataset(result)
+        if given is not None:
+            kept = call.kept(given.features, None, checkpoint, until_done)
+            if kept is not None:
+                in_graph.close()
+                yield from _all_rows(given, kept, rows_of(kept))
+                return
+        features, _, hooks = util.parse_input_fn_result(result)
+        estimator._validate_features_in_predict_input(features)
+        kept = None
+        if given is None:
+            kept = call.kept(features, None, checkpoint, until_done)
         if kept is None:
-            with graph_mode(), tf.Graph().as_default() as graph:
-                call = _Call(estimator, cache, _PREDICT, graph)
-                result = estimator._call_input_fn(input_fn, _PREDICT)
-                given = in_memory.of_dataset(result)
-                if given is not None:
-                    kept = call.kept(given.features, None, checkpoint, until_done)
-                if kept is None:
-                    features, _, hooks = util.parse_input_fn_result(result)
-                    estimator._validate_features_in_predict_input(features)
-                    if given is None:
-                        kept = call.kept(features, None, checkpoint, until_done)
-                    if kept is None:
-                        # The default graph is this one until the last result, as ever.
-                        predictions, session = _predict_normally(
-                            estimator, features, hooks, predict_keys, checkpoint
-                        )
-                        yield from _read(session, predictions, rows)
-                        return
-                    session = _session_of_inputs(estimator, hooks)
-        # Not the default graph any more, so that another prediction may begin before
-        # the last result of this one.
-        wanted = estimator._extract_keys(kept.session.outputs.results, predict_keys)
-        names = list(wanted) if predict_keys else None
-        results = functools.partial(kept.session.results, names=names)
-        if session is not None:
-            yield from _read(session, kept.batch, lambda batch: rows(results(batch)))
-        elif given is not None:
-            for batch in given.batches(kept.batch):
-                yield from rows(results(batch))
+            predictions, session = _predict_normally(
+                estimator, features, hooks, predict_keys, checkpoint
+            )
+            yield from _read(session, predictions, rows)
+            return
+        session = _session_of_inputs(estimator, hooks)
+        in_graph.close()
+        yield from _read(session, kept.batch, rows_of(kept))
+
+
+def _all_rows(
+    given: in_memory.Rows, kept: _KeptModel, rows: Callable[[Any], Iterator[Any]]
+) -> Iterator[Any]:
+    for batch in given.batches(kept.batch):
+        yield from rows(batch)
 
 
 def _session_of_inputs(

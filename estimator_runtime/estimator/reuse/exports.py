@@ -248,12 +248,16 @@ class _ExportGraph:
         self._restored = identity
 
     def close(self) -> None:
-        """Close the session, after the export that uses it."""
-        with self._lock:
-            self.is_kept = False
-            if self._session is not None:
-                self._session.close()
-            self._session = self._restored = None
+        """Close the session now, or when the export that uses it ends."""
+        self.is_kept = False
+        # An export that looks at `is_kept` just now leaves it to the garbage collector.
+        if self._lock.acquire(blocking=False):
+            try:
+                if self._session is not None:
+                    self._session.close()
+                self._session = self._restored = None
+            finally:
+                self._lock.release()
 
 
 def _key(graph: tf.Graph, receiver: Any) -> Hashable:

@@ -131,7 +131,7 @@ class Console:
         with self._lock:
             erasure = self._erasure()
             self._rows = [
-                self._fitted(name, text, columns - 1)
+                f"{self._prefix(name) if name else ''}{text}"[: columns - 1]
                 for name, text in [*rows[: room - 1], *rows[room - 1 :][-1:]]
             ]
             self._put((self._stderr, erasure + "\n".join(self._rows)))
@@ -142,10 +142,6 @@ class Console:
             if self._rows:
                 self._rows = []
                 self._put((self._stderr, "\n"))
-
-    def _fitted(self, name: str, text: str, columns: int) -> str:
-        """Return a row that is cut to so many columns."""
-        return f"{self._prefix(name) if name else ''}{text}"[:columns]
 
     def _erasure(self) -> str:
         """Return the control sequence that erases the rows.

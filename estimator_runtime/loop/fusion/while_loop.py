@@ -37,7 +37,7 @@ class LoopRequest:
         targets: Ops that make up a step.
         tensors: Tensors of the step that the caller fetches.
         global_step: The global step's variable; None if the graph has none.
-        losses: Tensors of the step whose NaN ends the loop early.
+        losses: Those of `tensors` whose NaN ends the loop early.
         may_split: Whether the loop may have several ops in place of a kernel. It needs
             a session that runs them all on CPUs, and as they are.
     """
@@ -67,14 +67,13 @@ def fuse(step: Subgraph, request: LoopRequest) -> FusedSteps:
     step.check_alone()
     # The loop returns the global step from before a step, whatever the order of ops.
     reads = reads_of(step.graph, request.global_step)
-    fetched = (*request.tensors, *request.losses)
-    asked = [tensor.op for tensor in fetched if tensor.name not in reads]
+    asked = [tensor.op for tensor in request.tensors if tensor.name not in reads]
     unordered = order.find_unordered(Subgraph(step.graph, [*request.targets, *asked]))
     if unordered is not None:
         raise CannotFuse(
             f"sets no order between {unordered!r} and a change of the same resource"
         )
-    for tensor in fetched:
+    for tensor in request.tensors:
         _check_small(tensor)
     # An earlier session of the graph, such as one that was lost, may have added the
     # loop. A MetaGraph leaves out collections whose name is not a string.
@@ -114,7 +113,7 @@ def _fuse(step: Subgraph, request: LoopRequest) -> FusedSteps:
     """Build the loop and its substitutes in the default graph."""
     reads = reads_of(step.graph, request.global_step)
     count = tf1.placeholder(tf.int32, [], name="count")
-    kept = {t.name: _Kept(t) for t in (*request.tensors, *request.losses)}
+    kept = {t.name: _Kept(t) for t in request.tensors}
     total = _Kept(tf.zeros([], tf.int64))
     end = tf1.placeholder(tf.float64, [], name="end")
     left, ran, done = _loop(step, request, (count, end), kept, total)
@@ -207,7 +206,7 @@ def _loop(
         The last values of the wanted tensors by name, the number of steps run, and the
         op that ends the loop.
     """
-    carried = {t.name: t for t in (*request.tensors, *request.losses)}
+    carried = {t.name: t for t in request.tensors}
     graph_def = step.graph_def()
     if request.may_split:
         adam.split(graph_def, step.ops)

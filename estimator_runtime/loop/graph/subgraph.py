@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable
 
 import tensorflow as tf
 
@@ -50,12 +50,9 @@ class Subgraph:
                 self.ops[op.name] = op
                 pending.extend(tensor.op for tensor in op.inputs)
                 pending.extend(op.control_inputs)
-        outside = {t.name: t for t in self._all_inputs() if t.op.name not in self.ops}
+        inputs = (tensor for op in self.ops.values() for tensor in op.inputs)
+        outside = {t.name: t for t in inputs if t.op.name not in self.ops}
         self.handles = {n: t for n, t in outside.items() if _is_resource(t.op)}
-
-    def _all_inputs(self) -> Iterator[tf.Tensor]:
-        """Return an iterator over the inputs of the ops, some of them repeatedly."""
-        return (tensor for op in self.ops.values() for tensor in op.inputs)
 
     def waiting_handle(self) -> str | None:
         """Return the name of an op of a resource that waits for other ops, or None.

@@ -200,7 +200,7 @@ def _can_wait(hook: Any) -> bool:
     schedule = hook_schedule.schedule_of(hook)
     if schedule is None or schedule.is_passive:
         return schedule is not None
-    if not schedule.can_wait or not hook_schedule.is_itself(hook):
+    if not hook_schedule.is_itself(hook):
         return False
     if schedule.is_nan_watch:
         return isinstance(hook._loss_tensor, tf.Tensor)

@@ -95,8 +95,6 @@ class HookSchedule:
             one that the hook must see, or None.
         skip: Takes the hook and a number of steps. Makes the hook count steps that it
             does not see.
-        can_wait: Whether a hook of the class itself does nothing until it is due,
-            except to look at what it fetches.
         by_clock: Whether the hook asks its timer after a step, and so may be due by
             the clock.
         is_passive: Whether the hook does nothing at any step.
@@ -107,7 +105,6 @@ class HookSchedule:
 
     until_due: Callable[[Any, int], int | None]
     skip: Callable[[Any, int], None] = lambda hook, steps: None
-    can_wait: bool = False
     by_clock: bool = False
     is_passive: bool = False
     is_nan_watch: bool = False
@@ -212,38 +209,33 @@ def _global_step_timer(hook: Any, global_step: int) -> int | None:
 _BY_CLASS = {
     _PASSIVE: HookSchedule(until_due=lambda hook, step: None, is_passive=True),
     f"{_TENSORFLOW}StopAtStepHook": HookSchedule(
-        until_due=lambda hook, step: hook._last_step - step, can_wait=True, is_end=True
+        until_due=lambda hook, step: hook._last_step - step, is_end=True
     ),
     f"{_TENSORFLOW}NanTensorHook": HookSchedule(
-        until_due=lambda hook, step: None, can_wait=True, is_nan_watch=True
+        until_due=lambda hook, step: None, is_nan_watch=True
     ),
-    _SAVER: HookSchedule(until_due=_global_step_timer, can_wait=True, by_clock=True),
-    _STEP_COUNTER: HookSchedule(
-        until_due=_global_step_timer, skip=_skip_reads, can_wait=True
-    ),
+    _SAVER: HookSchedule(until_due=_global_step_timer, by_clock=True),
+    _STEP_COUNTER: HookSchedule(until_due=_global_step_timer, skip=_skip_reads),
     f"{_TENSORFLOW}LoggingTensorHook": HookSchedule(
         until_due=lambda hook, step: _until(hook._timer, hook._iter_count),
         skip=_skip_iterations,
-        can_wait=True,
     ),
     f"{_TENSORFLOW}SummarySaverHook": HookSchedule(
         until_due=_at_next_step,
         skip=_skip_to_next_step,
-        can_wait=True,
     ),
     f"{_TENSORFLOW}ProfilerHook": HookSchedule(
-        until_due=_at_next_step, skip=_skip_to_next_step, can_wait=True
+        until_due=_at_next_step, skip=_skip_to_next_step
     ),
     # Asks its timer with the global step that it has fetched, which a step may read
     # before or after its increment.
     f"{_EARLY_STOPPING}_StopOnPredicateHook": HookSchedule(
-        until_due=_global_step_timer, can_wait=True, by_clock=True
+        until_due=_global_step_timer, by_clock=True
     ),
     # Evaluates after a step. It increments its count before it asks its timer.
     _EVALUATOR: HookSchedule(
         until_due=lambda hook, step: _until(hook._timer, hook._iter_count + 1),
         skip=_skip_iterations,
-        can_wait=True,
     ),
 }
 

@@ -2,6 +2,8 @@
 
 import functools
 import glob
+import threading
+import types
 
 import numpy as np
 import pytest
@@ -307,6 +309,35 @@ def test_only_the_last_few_estimators_keep_graphs_by_default(tmp_path, built):
     assert len(built) == len(estimators)
     second.evaluate(data)
     assert len(built) == len(estimators) + 1
+
+
+def test_an_estimator_that_builds_a_graph_is_not_waited_for(tmp_path):
+    data = functools.partial(input_fn, labels=_NUMBERS)
+    first, second, *others = (
+        tf.estimator.LinearRegressor(
+            [fc.numeric_column("age")], config=er.RunConfig(tmp_path)
+        )
+        for _ in range(cache.MAX_ESTIMATORS + 1)
+    )
+    first.train(data, steps=1)
+    begun, may_end, built = threading.Event(), threading.Event(), []
+
+    def build():
+        begun.set()
+        built.append(may_end.wait(30))
+        return types.SimpleNamespace(close=lambda: built.append("closed"))
+
+    kept = cache.cache_of(first)
+    thread = threading.Thread(target=kept.graph, args=("slow", build))
+    thread.start()
+    assert begun.wait(30)
+    for each in (second, *others):
+        each.evaluate(data)
+    assert built == []
+    may_end.set()
+    thread.join(30)
+    second.evaluate(data)
+    assert (built, len(kept)) == ([True, "closed"], 0)
 
 
 def numpy_rows(features, batch_size):
