@@ -47,8 +47,6 @@ JOB_VARIABLE = "ESTIMATOR_RUNTIME_JOB"
 ATTEMPT_VARIABLE = "ESTIMATOR_RUNTIME_JOB_ATTEMPT"
 _PACKAGES = ("estimator_runtime", "tensorflow")
 _BEAT_SECS = 1.0
-# How often a report is tried.
-_TRIES = 5
 # How long the program waits for a launcher that does not read.
 _FLUSH_SECS = 5.0
 _STDERR = 2
@@ -144,19 +142,15 @@ class Reporter:
         data = json.dumps(report, default=str).encode() + b"\n"
         # Opened for each report: the program may close any descriptor, as daemons do,
         # and open a file of its own under that number.
-        for _ in range(_TRIES):
+        while data:
             try:
                 with open(self._path, "wb", buffering=0) as pipe:
-                    while data:
-                        data = data[pipe.write(data) :]
-                return
+                    data = data[pipe.write(data) :]
             except (BrokenPipeError, FileNotFoundError):
                 raise
             except OSError:
                 # No descriptor is free, or the program has just closed this one.
                 time.sleep(_BEAT_SECS)
-        # A lost report is harmless: the launcher shows the progress of the next one,
-        # and takes an error that it was not told of from the exit status.
 
 
 def _has_tensorflow() -> bool:

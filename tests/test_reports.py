@@ -31,21 +31,6 @@ def test_a_reporter_holds_no_descriptor_that_the_program_could_take(pipe):
     assert json.loads(lines[-1]) == {"ending": True}
 
 
-def test_a_report_that_cannot_be_sent_is_given_up(pipe, monkeypatch, tmp_path):
-    reader, path = pipe
-    monkeypatch.setattr(reporting, "_BEAT_SECS", 0.001)
-    place, later = tmp_path / "reports", tmp_path / "later"
-    place.symlink_to(tmp_path)  # a folder cannot be opened for writing
-    later.symlink_to(path)
-    reporter = Reporter(str(place), StepWatch(0))
-    reporter.send({"step": 3})
-    reporter.flush()
-    later.replace(place)
-    reporter.close()
-    lines = list(map(json.loads, os.read(reader, 65536).splitlines()))
-    assert {"step": 3} not in lines and lines[-1] == {"ending": True}
-
-
 def test_only_the_process_that_the_launcher_has_started_reports(pipe, monkeypatch):
     _, path = pipe
     monkeypatch.setattr(reporting, "_reporter", None)
