@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import numbers
 import os
 import pprint
@@ -200,10 +199,25 @@ class RunConfig(ClusterConfig, run_config.RunConfig):
         if save_checkpoints_secs == 0:
             is_by_time = save_checkpoints_steps is None
             save_checkpoints_secs = interval.DEFAULT_SECS if is_by_time else None
-        # TensorFlow 1.15 had none of the others.
-        known = {**locals(), "checkpoint_save_graph_def": True}
-        names = inspect.signature(frozen.StockRunConfig).parameters
-        given = {name: known.get(name) for name in names}
+        given = {
+            "tf_random_seed": tf_random_seed,
+            "save_summary_steps": save_summary_steps,
+            "save_checkpoints_secs": save_checkpoints_secs,
+            "save_checkpoints_steps": save_checkpoints_steps,
+            "keep_checkpoint_max": keep_checkpoint_max,
+            "keep_checkpoint_every_n_hours": keep_checkpoint_every_n_hours,
+            "log_step_count_steps": log_step_count_steps,
+            "protocol": protocol,
+            "model_dir": model_dir,
+            "session_config": session_config,
+            "session_creation_timeout_secs": session_creation_timeout_secs,
+            "train_distribute": None,
+            "eval_distribute": None,
+            "experimental_distribute": None,
+            "experimental_max_worker_delay_secs": None,
+            "device_fn": None,
+            "checkpoint_save_graph_def": True,
+        }
         given = run_config_values.unwrapped(given)
         run_config_values.check(given)
         for name, value in given.items():

@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeGuard
 
 import tensorflow as tf
@@ -77,16 +77,12 @@ class SessionSettings:
     max_wait_secs: float | None
 
     @classmethod
-    def of(
-        cls, options: TrainingOptions, arguments: Mapping[str, Any]
-    ) -> "SessionSettings":
-        """Return the settings for the arguments of `MonitoredTrainingSession`, by name.
+    def of(cls, options: TrainingOptions, **given: Any) -> "SessionSettings":
+        """Return the settings for arguments of `MonitoredTrainingSession`, by name.
 
         Raises:
             ConfigTypeError: If an interval is not a number.
         """
-        names = {field.name for field in dataclasses.fields(cls)} - {"options"}
-        given = {name: arguments[name] for name in names}
         saving = _interval(
             given["save_checkpoint_secs"],
             given["save_checkpoint_steps"],
