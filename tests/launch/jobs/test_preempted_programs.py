@@ -175,6 +175,15 @@ def test_a_signal_during_an_evaluation_ends_it_soon(
     assert not list(tmp_path.glob("model/eval/events.*"))
 
 
+def test_a_signal_in_the_evaluation_after_the_last_step_still_says_so(
+    program, saved_step
+):
+    run = program("--steps", "3", "--at", "evaluation")
+    assert _end(run) == 143, run.text
+    assert saved_step() == _last_step(run) == 3
+    assert "done" not in run.text.splitlines()
+
+
 def test_a_second_sigterm_ends_a_step_that_hangs(program, tmp_path, saved_step):
     run = program("--hang", "tensorflow", "--only_train")
     run.wait_for("^hangs$")

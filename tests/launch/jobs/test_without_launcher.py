@@ -29,6 +29,16 @@ def test_a_ps_and_an_evaluator_end_when_their_training_has(
     assert saved_step() >= 60
 
 
+def test_a_synchronous_training_ends_soon_for_all(start, cluster_of):
+    cluster = cluster_of("chief", "worker", "ps")
+    tasks = [
+        start(cluster, task_type, "--sync", "2")
+        for task_type in ("ps", "worker", "chief")
+    ]
+    # TensorFlow's chief would wait two minutes for a thread that never ends.
+    assert [task.end(100) for task in tasks] == [0, 0, 0], [t.text for t in tasks]
+
+
 def test_an_evaluator_outside_the_cluster_of_a_mirrored_strategy_works(
     start, cluster_of, tmp_path
 ):

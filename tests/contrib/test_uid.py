@@ -1,0 +1,41 @@
+"""The uid of a RunConfig: equal in every process for equal configs."""
+
+import json
+import os
+import subprocess
+import sys
+
+_PRINT_UID = """
+import estimator_runtime, tensorflow as tf
+from estimator_runtime.contrib.learn import RunConfig
+def place(op): return "/cpu:0"
+config = RunConfig(num_cores=2, session_config=
+    tf.compat.v1.ConfigProto(device_count={"GPU": 1, "CPU": 2, "TPU": 3}))
+mirrored = tf.distribute.MirroredStrategy(["/cpu:0"])
+config = config.replace(device_fn=place, train_distribute=mirrored)
+print(config.uid(whitelist=[]))
+"""
+
+
+def test_the_uid_is_the_same_in_processes_with_other_hashes_and_addresses():
+    tf_config = {
+        "cluster": {"ps": ["p0:1"], "worker": ["w0:1", "w1:1"]},
+        "task": {"type": "worker", "index": 1},
+        "service": {"a": [1, None], "b": {"c": True}},
+    }
+    own = {"TF_CONFIG": json.dumps(tf_config)}
+    uids = [
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", _PRINT_UID],
+            env={**os.environ, **own, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert uids[0] == uids[1]
+    assert " at 0x" not in uids[0]
+    told = ("MirroredStrategy", "place", "GPU", "w1:1", "'c': True")
+    assert [each for each in told if each not in uids[0]] == []
