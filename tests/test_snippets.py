@@ -58,7 +58,7 @@ OTHERS = {
     "docs/ray.md | imagePullSecrets": "launch/test_kubernetes.py",
     "docs/how_do_i.md | {": "a setting of VS Code; its command is that of all pages",
     "docs/how_do_i.md | docker run": "needs Docker, and says that it was not tested",
-    "docs/life_of_a_task.md | stateDiagram": "test_life_of_a_task_page.py",
+    "docs/life_of_a_task.md | stateDiagram": "test_generated_pages.py",
     "docs/doctor.md | estimator-runtime doctor": "the forms; the tests of cli/doctor use them",
     "docs/doctor.md | $ estimator-runtime doctor": "test_snippets.py",
     "docs/how_do_i.md | estimator-runtime run --metrics": "test_snippets.py",
