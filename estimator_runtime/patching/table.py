@@ -140,6 +140,12 @@ PATCHES = (
         apply=_late("estimator.optimizers:patch_canned"),
     ),
     Patch(
+        name="layers of canned Estimators",
+        reason="AutoGraph compiles them anew in each process, for the same graph",
+        after="tensorflow_estimator",
+        apply=_late("tf_internals.graphs:skip_autograph_of_canned_models"),
+    ),
+    Patch(
         name="models of Keras 3",
         reason="model_to_estimator fails on a private attribute, and does not say why",
         after="tensorflow_estimator",

@@ -10,10 +10,10 @@ step. With "auto", it is when it pays:
 
 - `TRIAL_STEPS` such steps have run singly, and took `SHORT_SECS` each at most. A long
   step has little to gain.
-- At least `FEWEST_STEPS` are to come, and `STEPS_PER_OP` for each op of the step that
-  is not a constant: the time that it takes to make the loop grows with the ops. How
-  many come is known from StopAtStepHook. Without one, as many are expected as have run
-  already.
+- At least `FEWEST_STEPS` are to come, and `STEPS_PER_OP` more for each op of the step
+  that is not a constant. A step in the loop saves about 0.1 ms, and making the loop
+  takes 0.1 s and 0.5 ms for each op. How many come is known from StopAtStepHook.
+  Without one, as many are expected as have run already.
 
 A run ends before the next step at which a hook is due, after the number of steps that
 was asked for, or when `RunLength.secs` are over, which the loop itself checks before
@@ -49,8 +49,8 @@ from estimator_runtime.tf_internals import graphs
 
 TRIAL_STEPS = 20
 SHORT_SECS = 0.02
-FEWEST_STEPS = 500
-STEPS_PER_OP = 3
+FEWEST_STEPS = 1000
+STEPS_PER_OP = 5
 _RAN = "steps run"
 _FIRST_STEPS = 16
 
@@ -93,7 +93,8 @@ class IdleRuns:
         self._clock = clock
         self._singles = 0
         self._secs: list[float] = []  # of the last steps that have run singly
-        self._fewest: int | None = None  # steps to come that are worth a loop
+        # The number of single steps after which a loop pays, once it is known.
+        self._pays_after: float | None = None
         self._loop: _Loop | None = None
         self._made_for: Plan | None = None
 
@@ -130,13 +131,17 @@ class IdleRuns:
             return True
         if self._singles < TRIAL_STEPS or statistics.median(self._secs) > SHORT_SECS:
             return False
-        if self._fewest is None:
+        if self._pays_after is None:
             roots = [*plan.targets, *(tensor.op for tensor in plan.tensors)]
             step = Subgraph(self._session.graph, roots)
             ops = sum(op.type != "Const" for op in step.ops.values())
-            self._fewest = max(FEWEST_STEPS, STEPS_PER_OP * ops)
-        left = hook_schedule.steps_left(self._hooks, trained)
-        return (self._singles if left is None else left) >= self._fewest
+            fewest = FEWEST_STEPS + STEPS_PER_OP * ops
+            left = hook_schedule.steps_left(self._hooks, trained)
+            if left is None:
+                self._pays_after = fewest
+            else:  # fewer and fewer are left, so this is asked once
+                self._pays_after = 0 if left >= fewest else math.inf
+        return self._singles >= self._pays_after
 
     def _make(self, plan: Plan) -> None:
         """Make the loop, if the step can be in one, and log which of the two."""

@@ -11,6 +11,7 @@ from tensorflow.python.framework import config as framework_config
 from tensorflow.python.training import training_util
 
 import estimator_runtime as er
+from estimator_runtime.loop.fusion import idle_runs
 from estimator_runtime.loop.session import LoopSession
 from estimator_runtime.loop.step_kind import StepKind
 
@@ -78,13 +79,13 @@ def test_hooks_act_at_the_steps_of_single_steps(caplog):
     assert StepKind.FUSED in kinds
 
 
-@pytest.mark.parametrize(("steps", "is_fused"), [(500, False), (522, True)])
+@pytest.mark.parametrize(("steps", "is_fused"), [(1022, False), (1100, True)])
 def test_a_training_that_ends_soon_is_not_worth_a_loop(steps, is_fused):
     kinds, _ = trained(step_of(), steps=steps)
     assert (StepKind.FUSED in kinds) == is_fused
 
 
-@pytest.mark.parametrize(("steps", "is_fused"), [(500, False), (1000, True)])
+@pytest.mark.parametrize(("steps", "is_fused"), [(1000, False), (2000, True)])
 def test_a_training_without_a_known_end_is_expected_to_go_on_as_long_as_it_has(
     steps, is_fused, tmp_path
 ):
@@ -100,7 +101,9 @@ def test_a_training_without_a_known_end_is_expected_to_go_on_as_long_as_it_has(
     assert (StepKind.FUSED in kinds) == is_fused
 
 
-def test_long_steps_have_little_to_gain():
+def test_long_steps_have_little_to_gain(monkeypatch):
+    monkeypatch.setattr(idle_runs, "FEWEST_STEPS", 400)
+
     def slow(number):
         time.sleep(0.021)
         return number
@@ -245,7 +248,7 @@ def test_an_exception_during_a_run_leaves_hooks_that_have_counted_its_steps():
         raise Interrupt
 
     def nap(number):
-        if number >= 500:
+        if number >= 1100:
             time.sleep(0.005)
         return number
 
@@ -255,13 +258,13 @@ def test_an_exception_during_a_run_leaves_hooks_that_have_counted_its_steps():
     number = tf1.data.make_one_shot_iterator(data).get_next()
     step, log = step_of(number), []
     every = train.LoggingTensorHook(
-        {"number": number}, 600, formatter=lambda v: log.append(v["number"]) or ""
+        {"number": number}, 1200, formatter=lambda v: log.append(v["number"]) or ""
     )
     before = signal.signal(signal.SIGALRM, interrupt)
-    hooks = [train.StopAtStepHook(650), every]
+    hooks = [train.StopAtStepHook(1250), every]
     try:
         with LoopSession(hooks=hooks, steps_per_run="auto") as session:
-            while session._tf_sess().run(train.get_global_step()) < 500:
+            while session._tf_sess().run(train.get_global_step()) < 1100:
                 session.run(step)
             assert session.step_kind is StepKind.FUSED
             signal.setitimer(signal.ITIMER_REAL, 0.03)
@@ -272,7 +275,7 @@ def test_an_exception_during_a_run_leaves_hooks_that_have_counted_its_steps():
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert log[1] - log[0] == 600
+    assert log[1] - log[0] == 1200
 
 
 def test_a_second_thread_makes_steps_run_singly(caplog):
@@ -296,12 +299,12 @@ def test_a_function_of_the_program_runs_single_steps():
     def run(step_context):
         return step_context.run_with_hooks(step)
 
-    with LoopSession(hooks=[train.StopAtStepHook(600)], steps_per_run="auto") as s:
+    with LoopSession(hooks=[train.StopAtStepHook(1200)], steps_per_run="auto") as s:
         calls = 0
         while not s.should_stop():
             s.run_step_fn(run)
             calls += 1
-    assert calls == 600
+    assert calls == 1200
 
 
 def model_fn(features, labels, mode):
@@ -324,17 +327,17 @@ def test_an_estimator_runs_steps_together_by_default_and_another_session_does_no
     estimator = tf.estimator.Estimator(
         model_fn, config=tf.estimator.RunConfig(tmp_path, **config)
     )
-    estimator.train(lambda: tf.data.Dataset.from_tensors(1.0).repeat(), steps=1000)
+    estimator.train(lambda: tf.data.Dataset.from_tensors(1.0).repeat(), steps=1200)
     assert bool(told(caplog)) == is_fused
-    assert estimator.get_variable_value("global_step") == 1000
+    assert estimator.get_variable_value("global_step") == 1200
     step = step_of()
-    hooks = [train.StopAtStepHook(1000)]
+    hooks = [train.StopAtStepHook(1200)]
     with er.MonitoredTrainingSession(hooks=hooks, log_step_count_steps=None) as session:
         calls = 0
         while not session.should_stop():
             session.run(step)
             calls += 1
-    assert calls == 1000
+    assert calls == 1200
 
 
 def test_a_session_that_a_listener_opens_in_a_training_runs_single_steps(
@@ -346,7 +349,7 @@ def test_a_session_that_a_listener_opens_in_a_training_runs_single_steps(
                 step = step_of()
                 count = train.get_global_step()
                 with er.MonitoredTrainingSession() as session:
-                    for _ in range(1000):
+                    for _ in range(2000):
                         session.run(step)
                     self.trained = session.run(count)
 
@@ -357,7 +360,7 @@ def test_a_session_that_a_listener_opens_in_a_training_runs_single_steps(
         steps=10,
         saving_listeners=[pretraining],
     )
-    assert pretraining.trained == 1000
+    assert pretraining.trained == 2000
 
 
 @pytest.fixture
