@@ -7,6 +7,7 @@ installed.
 import inspect
 import pathlib
 
+from estimator_runtime.config.waits import IMPORT_SECS
 from estimator_runtime.launch.supervisor import actions, policies, stop_policies
 from estimator_runtime.launch.supervisor.machine import (
     ALIVE,
@@ -97,9 +98,11 @@ _DEADLINES = """
 |---|---|
 | a task without a report, and without use of the CPU, is killed | 30 s \
 (`--heartbeat-timeout`) |
-| the same while it imports TensorFlow, and while it ends | {end:g} s at least |
+| the same before it has imported TensorFlow | {imports:g} s at least |
+| a task without a report that ends is killed | {end:g} s at least |
 | a task that was told to stop, and has not ended, is killed | 30 s (`--grace`) |
-| the same for a ps and an evaluator | {others:g} s |
+| the same for a ps, an evaluator, and with SyncReplicasOptimizer for workers \
+| {others:g} s |
 | a task that was killed, and has not ended, is given up | {gone:g} s |
 | the job fails for want of the last checkpoint | {checkpoint:g} s |
 | a task whose steps stand still is named in the log, and never killed for it | 300 s |
@@ -161,6 +164,7 @@ def page():
                 in_stop=_described(stop_policies.IN_STOP),
             ),
             _DEADLINES.format(
+                imports=IMPORT_SECS,
                 end=policies._END_SECS,
                 others=stop_policies.OTHERS_SECS,
                 gone=stop_policies._GONE_SECS,

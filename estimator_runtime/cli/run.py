@@ -90,7 +90,8 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
     if is_cluster:
         if not options.is_module:
             script.check_rereadable(program)
-        return _run_with_hint(hint, lambda: launch(options))
+        is_text = options.log_format != "json"
+        return _run_with_hint(hint, lambda: launch(options), is_repeated=is_text)
     tensorboard.request(options.tensorboard)
     reporting.start(os.environ)
     # Only the form is checked, because only the script knows whether it needs a chief
@@ -111,19 +112,22 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
     return _run_here(lambda: _run_with_hint(hint, run_program))
 
 
-def _run_with_hint(hint: str | None, run: Callable[[], int]) -> int:
+def _run_with_hint(
+    hint: str | None, run: Callable[[], int], *, is_repeated: bool = True
+) -> int:
     """Run the program, with a hint before its output, and once more if it fails."""
-    text = f"{NAME}: {hint}\n" if hint else ""
+    if hint is None:
+        return run()
+    text, status = f"{NAME}: {hint}\n", 1
     script.write_error(text)
-    status: object = 1
     try:
         status = run()
         return status
     except SystemExit as error:
-        status = error.code
+        status = bool(error.code)
         raise
     finally:
-        if status:
+        if status and is_repeated:
             script.write_error(text)
 
 

@@ -434,7 +434,7 @@ def _end_unless_launched(number: int) -> None:
 
 
 def _reason(number: int) -> str:
-    """Return how a line about a signal begins; a launcher says why it sends SIGTERM."""
+    """Return how a line begins; that of a launcher is not a signal of the user's."""
     is_of_launcher = number == signal.SIGTERM and reporting.is_on()
     return "" if is_of_launcher else f"{signal.Signals(number).name}: "
 

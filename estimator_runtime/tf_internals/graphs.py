@@ -48,8 +48,9 @@ _seeds_drawn: Any = random_seed._graph_to_seed_dict
 def skip_autograph_of_canned_models(_module: ModuleType) -> None:
     """Make AutoGraph call the layers of canned Estimators as they are.
 
-    Keras has it rewrite each layer outside its own packages. It would compile five
-    methods of the frozen package, none of which has a loop or a branch on a tensor.
+    Keras has it rewrite each layer outside its own packages. It would compile methods
+    of the frozen package, none of which has a loop or a branch on a tensor. Functions
+    and layers of the program below them are called as ever.
     """
     rule = autograph_config.DoNotConvert("tensorflow_estimator.python.estimator.canned")
     autograph_config.CONVERSION_RULES = (*autograph_config.CONVERSION_RULES, rule)

@@ -88,3 +88,29 @@ def test_without_measures_the_command_says_what_to_do(ckpt, capsys):
         "checkpoint costs; train with this runtime until it has saved one, then ask "
         "again\n"
     )
+
+
+@pytest.mark.parametrize("hours", ["0", "x", "nan", "inf"])
+def test_a_bad_number_of_hours_is_one_line(ckpt, capsys, hours):
+    assert main(["checkpoints", str(ckpt), f"--mtbf-hours={hours}"]) == 2
+    assert capsys.readouterr().err == (
+        "estimator-runtime: error: argument --mtbf-hours: the value is "
+        f"{hours!r}; give the mean time between failures in hours, such as 24; see "
+        "'estimator-runtime checkpoints --help'\n"
+    )
+
+
+def test_a_real_training_tells_what_is_needed(tmp_path, capsys):
+    with tf.Graph().as_default():
+        step = tf1.train.get_or_create_global_step().assign_add(1).op
+        with er.MonitoredTrainingSession(
+            checkpoint_dir=str(tmp_path),
+            save_checkpoint_steps=5,
+            hooks=[tf1.train.StopAtStepHook(last_step=20)],
+        ) as session:
+            while not session.should_stop():
+                session.run(step)
+    tf1.summary.FileWriterCache.clear()
+    assert main(["checkpoints", str(tmp_path), "--mtbf-hours", "1"]) == 0
+    assert "RunConfig(save_checkpoints_secs=" in capsys.readouterr().out
+    assert cost.read(str(tmp_path)).count == 5

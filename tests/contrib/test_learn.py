@@ -164,6 +164,27 @@ def test_an_argument_of_the_wrong_type_is_named_with_what_would_do(arguments, me
     assert str(caught.value) == message
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_cores": -1}, "num_cores is -1 (int), which is out of range"),
+        (
+            {"gpu_memory_fraction": -0.5},
+            "gpu_memory_fraction is -0.5 (float), which is out of range",
+        ),
+        ({"save_summary_steps": -1}, "save_summary_steps should be >= 0"),
+        ({"session_config": 5}, "session_config must be instance of ConfigProto"),
+        ({"model_dir": ""}, "model_dir should be non-empty"),
+    ],
+    ids=str,
+)
+def test_a_value_no_estimator_would_take_is_refused_at_once(arguments, message):
+    with pytest.raises(ConfigError) as caught:
+        RunConfig(**arguments)
+    assert str(caught.value).startswith("RunConfig: ")
+    assert message in str(caught.value)
+
+
 def test_a_config_can_be_copied_and_pickled(set_tf_config):
     set_tf_config(_PS_AND_WORKERS)
     config = RunConfig(num_cores=2, model_dir="/models")

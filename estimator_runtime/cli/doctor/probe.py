@@ -124,7 +124,8 @@ def main(_arguments: list[str]) -> NoReturn:
     missing = {name: each[0] for name, each in lacks.items() if each}
     of_version_1 = {}
     # They restore names that tf.contrib imports, and TensorFlow 2 does not have.
-    patch.schedule(TF1_PATCHES)
+    if missing:
+        patch.schedule(TF1_PATCHES, are_required=False)
     facade: Any = importlib.import_module("estimator_runtime.tf1.facade")
     for name in missing:
         why = ""

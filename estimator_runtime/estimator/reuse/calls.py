@@ -238,9 +238,10 @@ def predict(
             )
             yield from _read(session, predictions, rows)
             return
+        kept_rows = rows_of(kept)  # before there is a session to close
         session = _session_of_inputs(estimator, hooks)
         in_graph.close()
-        yield from _read(session, kept.batch, rows_of(kept))
+        yield from _read(session, kept.batch, kept_rows)
 
 
 def _all_rows(

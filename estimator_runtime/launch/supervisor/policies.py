@@ -353,7 +353,7 @@ def end_with_training(job: JobState, now: float) -> Iterator[Action]:
     ]
     secs, waited = now - job.completed_at, ", ".join(left)
     limit = job.job.evaluation_timeout_secs
-    if limit is not None and secs >= limit:
+    if waited and limit is not None and secs >= limit:
         reason = (
             f"the training is done, but {waited} did not end within {limit:g} s after "
             "it; --evaluation-timeout is that limit"

@@ -384,8 +384,8 @@ class Supervisor:
         if newest is not None and newest.path is not None:
             step, last = newest.step, seen.last_step
             is_past = is_reached(step, last) and step != last
-            past = f" (past {last}: the tasks do not wait for each other)"
-            where = f" at step {step}{past if is_past else ''}, in {newest.path}"
+            past = f" (past {last})" if is_past else ""
+            where = f" at step {step}{past}, in {newest.path}"
         if self._state.unevaluated is not None:
             task, why = self._state.unevaluated
             reason = f"the training is done{where}, but its evaluation failed: {why}"

@@ -16,6 +16,30 @@ import pytest
 
 _PROGRAM = pathlib.Path(__file__).parents[1] / "programs" / "train.py"
 _PS = ("--workers", "1", "--ps", "1")
+_DEPRECATED = re.compile(
+    r"^(\w+)[ \d]*\| WARNING:tensorflow:From .*is deprecated", re.MULTILINE
+)
+
+
+@pytest.mark.parametrize("parent", ["warm", "cold"])
+def test_the_log_of_a_job_is_quiet_and_verbose_brings_back_all(
+    launch, tmp_path, parent
+):
+    options = (*_PS, *(["--cold"] if parent == "cold" else []))
+    quiet = launch(*options, _PROGRAM, "--model_dir", "quiet")
+    assert quiet.end() == 0, quiet.text
+    assert not _DEPRECATED.findall(quiet.text)
+    (said,) = re.findall(r"^launcher *\| left out (.*)$", quiet.text, re.MULTILINE)
+    assert re.fullmatch(
+        r"\d+ deprecation warnings of TensorFlow's; --verbose shows them", said
+    )
+    everything = {"ESTIMATOR_RUNTIME_VERBOSE": "1", "TF_CPP_MIN_LOG_LEVEL": "0"}
+    verbose = launch(*options, _PROGRAM, "--model_dir", "verbose", **everything)
+    assert verbose.end() == 0, verbose.text
+    tasks = set(_DEPRECATED.findall(verbose.text))
+    assert {"chief", "worker"} <= tasks
+    assert "This TensorFlow binary is optimized" in verbose.text
+    assert "left out" not in verbose.text
 
 
 def test_what_keeps_tensorflow_from_being_imported_is_shown_before_the_verdict(

@@ -295,3 +295,20 @@ def test_a_last_evaluation_may_take_as_long_as_it_does_and_is_told_of(trained):
         for secs in (60, 120)
     ]
     assert len(said) == 11  # from one minute to half a day
+
+
+def test_only_a_last_evaluation_can_exceed_its_time(job_of):
+    job, tasks = job_of(
+        replicas={"chief": 1, "ps": 1, "evaluator": 1}, evaluation_timeout_secs=5.0
+    )
+    tasks["chief"].end(0)
+    job.completed_at = 0.0
+    failures = [
+        each for each in policies.end_with_training(job, 5.0) if type(each) is Fail
+    ]
+    assert ["evaluator did not end within 5 s" in each.reason for each in failures] == [
+        True
+    ]
+    tasks["evaluator"].end(0)
+    assert tasks["ps"].is_alive
+    assert [e for e in policies.end_with_training(job, 9.0) if type(e) is Fail] == []

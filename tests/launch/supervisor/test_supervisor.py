@@ -195,8 +195,7 @@ def test_steps_beyond_the_last_one_are_explained(run, saved):
 
     outcome, _, _ = run(script)
     assert outcome.reason == (
-        "the job is done at step 20 (past 19: the tasks do not wait for each other), in "
-        f"{saved}/model.ckpt-20"
+        f"the job is done at step 20 (past 19), in {saved}/model.ckpt-20"
     )
 
 

@@ -13,6 +13,9 @@ from estimator_runtime.launch.terminal.job_status import JobStatus, TaskStatus
 from estimator_runtime.launch.terminal.screen import (
     DisplaySettings,
     Screen,
+    describe,
+    line,
+    total,
 )
 
 _CHIEF = Task(type="chief", index=0)
@@ -50,6 +53,43 @@ def _screen(stream=None, **settings):
 
 
 # The progress.
+
+
+def test_a_row_says_how_far_a_task_is():
+    assert [describe(task) for task in _SEEN.tasks] == [
+        "running, pid 4711",
+        "step 200, 30.0 steps/s, loss 0.25",
+        "evaluated step 100: loss 0.3, auc 0.5, accuracy 0.75",
+    ]
+
+
+def test_the_line_of_a_job_has_all_numbers():
+    assert line(_SEEN) == (
+        "step 200 of 1000 | checkpoint 150 | 50.0 steps/s (chief 30.0) | 0:00:16 left | "
+        "loss 0.25 | evaluated step 100: loss 0.3, auc 0.5"
+    )
+    unknown = dataclasses.replace(
+        _SEEN, step=7, last_step=None, rate=None, saved_step=None, restarts=2, tasks=()
+    )
+    assert line(unknown) == "step 7 | checkpoint none | restarts 2"
+
+
+_TOTAL = (
+    "step 200 of 1000 | checkpoint 150 | 50.0 steps/s | 0:00:16 left | loss 0.25 | "
+    "0:01:04 elapsed"
+)
+
+
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [
+        (len(_TOTAL) + 28, f" 20% |####                | {_TOTAL}"),
+        (len(_TOTAL) + 13, f" 20% |#    | {_TOTAL}"),
+        (len(_TOTAL) + 12, _TOTAL),
+    ],
+)
+def test_the_row_of_a_job_has_a_bar_where_there_is_room(columns, text):
+    assert total(_SEEN, columns) == text
 
 
 @pytest.mark.parametrize("progress", ["auto", "bar"])
