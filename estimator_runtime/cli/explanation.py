@@ -1,5 +1,6 @@
 """What the last lines say of an error: at which line of the program, and why."""
 
+import linecache
 import re
 import sys
 import traceback
@@ -11,6 +12,8 @@ from estimator_runtime import code_origin
 from estimator_runtime.code_origin import Origin
 
 _TRACEBACK = "Traceback (most recent call last):"
+# How a message of AutoGraph's begins; its last line has the reason.
+_OF_AUTOGRAPH = "in user code:\n"
 _FRAME = re.compile(r'File "(.+)", line (\d+), in (.+)')
 # Lines of a message of TensorFlow's that stand before the reason, and what stands
 # before it on its line.
@@ -83,35 +86,80 @@ def summary_of(failure: BaseException) -> str | None:
     It is the last line, so that nobody has to look for it in a hundred lines of
     TensorFlow. None if the program or a library that it called has raised the
     exception without a framework in between, a note explains it, or it is that of
-    Ctrl-C. An error of a Python function in the graph has all lines of its message.
+    Ctrl-C. But code of the program that AutoGraph has rewritten, and a lookup of a
+    feature that there is not, have a summary. An error of a Python function in the
+    graph has all lines of its message.
     """
     if getattr(failure, "__notes__", ()) or isinstance(failure, KeyboardInterrupt):
         return None
     frames = [frame for frame, _ in traceback.walk_tb(failure.__traceback__)]
+    given = next(filter(None, map(_inputs, frames)), {})
+    if found := _of_rewritten_code(str(failure)) or _of_lookup(failure, given):
+        return found
     if not _is_inside_framework(frames):
         return None
     texts = _texts(failure)
-    if found := next(filter(None, map(_of_python_function, texts)), None):
-        place, what = found
-        return f"{place}: {what}"
+    of_function = next(filter(None, map(_of_python_function, texts)), None)
+    return of_function or _of_framework(failure, texts, given)
+
+
+def _of_framework(
+    failure: BaseException, texts: Sequence[str], given: Mapping[str, Any]
+) -> str:
+    """Return where the program calls a framework that fails, why, and with what."""
     what, kind = _reason(failure, texts), type(failure).__name__
     # Where the program runs the op, or rather where it has made it, if that is known.
     op = getattr(failure, "op", None)
     made_at = getattr(op, "traceback", None) or ()
     places = [
-        f"{frame.filename}:{frame.lineno}, in {frame.name}: "
+        _place(frame)
         for frame in (*traceback.extract_tb(failure.__traceback__), *made_at)
         if code_origin.of_file(frame.filename) is Origin.PROGRAM
     ]
-    given = next(filter(None, map(_inputs, frames)), {})
     if "is not in features dictionary" in what:
-        names = ", ".join(each for each in given if each != "labels")
-        what += f" The input_fn gives these: {names}."
+        what += f" The input_fn gives these: {_features(given)}."
     elif kind in _OF_INPUT and len(read := set(_read_by(op, given))) == 1:
         name = read.pop()
         label = name if name == "labels" else f"feature {name}"
         what += f" (the input_fn gives {label} as {_described(given[name])})"
     return f"{''.join(places[-1:])}{kind}: {what}"
+
+
+def _place(frame: traceback.FrameSummary) -> str:
+    return f"{frame.filename}:{frame.lineno}, in {frame.name}: "
+
+
+def _features(given: Mapping[str, Any]) -> str:
+    return ", ".join(each for each in given if each != "labels")
+
+
+def _of_lookup(failure: BaseException, given: Mapping[str, Any]) -> str | None:
+    """Return where the program looks up a feature that there is not, or None."""
+    if type(failure) is not KeyError or not given or str(failure) in given:
+        return None
+    *_, (frame, line) = traceback.walk_tb(failure.__traceback__)
+    text = linecache.getline(frame.f_code.co_filename, line)
+    asked = [value for name, value in frame.f_locals.items() if f"{name}[" in text]
+    names = [", ".join(map(repr, each)) for each in asked if isinstance(each, dict)]
+    if (features := _features(given)) not in names:
+        return None
+    place = _place(traceback.extract_tb(failure.__traceback__)[-1])
+    return f"{place}KeyError: {failure}. The input_fn gives these: {features}."
+
+
+def _of_rewritten_code(text: str) -> str | None:
+    """Return where and why code has failed that AutoGraph rewrote, or None."""
+    frames = _FRAME.findall(text) if text.startswith(_OF_AUTOGRAPH) else []
+    places = [f for f in frames if code_origin.of_file(f[0]) is Origin.PROGRAM]
+    if not places:
+        return None
+    file, line, function = places[-1]
+    name = function.split()[0].replace("None", "<lambda>")
+    return f"{file}:{line}, in {name}: {_last_line(text)}"
+
+
+def _last_line(text: str) -> str:
+    return next((e.strip() for e in reversed(text.splitlines()) if e.strip()), "")
 
 
 def _is_inside_framework(frames: Sequence[types.FrameType]) -> bool:
@@ -137,7 +185,7 @@ def _texts(failure: Any) -> list[str]:
     return [*([str(first.message)] if _is_op_error(first) else []), failure.message]
 
 
-def _of_python_function(text: str) -> tuple[str, str] | None:
+def _of_python_function(text: str) -> str | None:
     """Return where and why a Python function that the graph calls has failed, or None.
 
     The message of TensorFlow's error has that of the function's, then its traceback.
@@ -150,7 +198,7 @@ def _of_python_function(text: str) -> tuple[str, str] | None:
     file, line, function = places[-1]
     lines = [each for each in before.splitlines() if not _BEFORE_REASON.match(each)]
     what = _OF_PIPELINE.sub("", "\n".join(lines[:_LINES]))
-    return f"{file}:{line}, in {function}", what
+    return f"{file}:{line}, in {function}: {what}"
 
 
 def _inputs(frame: types.FrameType) -> Mapping[str, Any]:
@@ -184,8 +232,7 @@ def _described(tensor: Any) -> str:
 
 def _reason(failure: BaseException, texts: Sequence[str]) -> str:
     """Return the line of a message that says why; TensorFlow writes it anywhere."""
+    if str(failure).startswith(_OF_AUTOGRAPH):
+        return _last_line(str(failure)).removeprefix(f"{type(failure).__name__}: ")
     lines = [line.strip() for text in texts for line in str(text).splitlines()]
-    if lines and lines[0] == "in user code:":  # AutoGraph's, with the reason at the end
-        last = list(filter(None, lines))[-1]
-        return last.removeprefix(f"{type(failure).__name__}: ")
     return next((line for line in lines if not _BEFORE_REASON.match(line)), "")

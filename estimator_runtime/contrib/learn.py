@@ -16,6 +16,7 @@ from typing import Any, cast
 import tensorflow as tf
 
 from estimator_runtime.checkpoint import interval
+from estimator_runtime.config import tf1_mode
 from estimator_runtime.config.cluster_spec import Cluster, shown
 from estimator_runtime.config.role import check_index, check_index_in_job, read_task
 from estimator_runtime.config.tf_config import SETTINGS, TFConfig, parse
@@ -187,8 +188,10 @@ class RunConfig(ClusterConfig, run_config.RunConfig):
         session_creation_timeout_secs: float | None = 7200,
     ) -> None:
         # One warning per construction, at the caller's line. Python shows it once per
-        # line, and by default to developers only. `replace` constructs nothing.
-        warnings.warn(_DEPRECATED, DeprecationWarning, stacklevel=2)
+        # line, and by default to developers only. `replace` constructs nothing. A
+        # program of TensorFlow 1 never named this class.
+        if not tf1_mode.is_on():
+            warnings.warn(_DEPRECATED, DeprecationWarning, stacklevel=2)
         place = Place.from_environ(os.environ)
         self._take(place, master, evaluation_master)
         self._service = place.service

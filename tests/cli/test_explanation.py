@@ -27,6 +27,48 @@ def line_of(error, function):
     return next(each.lineno for each in frames if each.name == function)
 
 
+@pytest.mark.parametrize("name", ["features", "params"])
+def test_a_feature_that_the_program_looks_up_and_nobody_gives_is_explained(
+    name, tmp_path
+):
+    def model_fn(features, labels, mode, params):
+        return {"features": features, "params": params}[name]["age"]
+
+    def model_of_features(features, labels, mode):
+        return features["age"]
+
+    fn = model_fn if name == "params" else model_of_features
+    estimator = tf.estimator.Estimator(
+        fn, str(tmp_path), params={} if name == "params" else None
+    )
+    with pytest.raises(KeyError) as raised:
+        estimator.train(
+            lambda: tf.data.Dataset.from_tensors({"x": 1.0, "n": 2.0}), steps=1
+        )
+    text = explanation.summary_of(raised.value)
+    if name == "params":
+        assert text is None
+    else:
+        line = fn.__code__.co_firstlineno + 1
+        assert text == (
+            f"{__file__}:{line}, in model_of_features: KeyError: 'age'. "
+            "The input_fn gives these: 'n', 'x'."
+        )
+
+
+def test_an_error_in_code_that_autograph_rewrote_has_the_programs_line(tmp_path):
+    def input_fn():
+        data = tf.data.Dataset.from_tensors({"x": 1.0})
+        return data.map(lambda features: features["y"])
+
+    line = input_fn.__code__.co_firstlineno + 2
+    estimator = tf.estimator.LinearRegressor(_COLUMNS, str(tmp_path))
+    with pytest.raises(KeyError) as raised:
+        estimator.train(input_fn, steps=1)
+    text = explanation.summary_of(raised.value)
+    assert text == f"{__file__}:{line}, in <lambda>: KeyError: 'y'"
+
+
 @pytest.mark.parametrize(
     ("age", "label", "given"),
     [

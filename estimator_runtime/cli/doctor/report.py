@@ -18,7 +18,7 @@ from estimator_runtime.cli.doctor import (
     script,
     task,
 )
-from estimator_runtime.cli.doctor.finding import PROBLEM, Finding, Subject
+from estimator_runtime.cli.doctor.finding import NOTE, PROBLEM, Finding, Subject
 from estimator_runtime.cli.parser import NAME, Parser
 from estimator_runtime.cli.script import check_rereadable, check_script
 from estimator_runtime.config import tf1_mode as mode
@@ -115,7 +115,9 @@ def describe(options: argparse.Namespace) -> tuple[str, int]:
     width = max(len(about) for about, _ in found)
     lines = [f"{each.state:<7}  {about:<{width}}  {each.text}" for about, each in found]
     noun = "problem" if problems == 1 else "problems"
-    lines.append(f"{problems} {noun}" if problems else "no problem found")
+    notes = sum(each.state == NOTE for _, each in found)
+    read = f"; read the note{'s' * (notes > 1)} above" if notes else ""
+    lines.append(f"{problems} {noun}" if problems else f"no problem found{read}")
     return "\n".join(lines), int(problems > 0)
 
 

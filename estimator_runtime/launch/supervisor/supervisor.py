@@ -395,7 +395,9 @@ class Supervisor:
             for task in seen.tasks
             if task.metrics
         ]
-        reason = f"the job is done{where}{''.join(metrics)}"
+        count = seen.restarts
+        restarts = f", after {count} restart{'s' * (count > 1)}" if count else ""
+        reason = f"the job is done{where}{restarts}{''.join(metrics)}"
         if not any(state.has_trained for state in self._state.tasks.values()):
             reason += (
                 "; but no task has reported a training: does the program call "
