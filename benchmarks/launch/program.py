@@ -6,7 +6,8 @@ Run by plain python it is stock TensorFlow's; it knows nothing of the runtime.
 import sys
 import time
 
-print("started", time.time(), flush=True)
+sys.stdout.write(f"started {time.time()}\n")
+sys.stdout.flush()
 
 import tensorflow as tf  # noqa: E402
 
@@ -34,7 +35,9 @@ class _Stamp(tf.estimator.SessionRunHook):
     def after_run(self, run_context, run_values):
         if not self._has_printed:
             self._has_printed = True
-            print("stepped", time.time(), flush=True)
+            # In one piece, as other tasks write to the same file.
+            sys.stdout.write(f"stepped {time.time()}\n")
+            sys.stdout.flush()
         # It is the start that is measured: leave the processors to those not yet there.
         time.sleep(0.05)
 
