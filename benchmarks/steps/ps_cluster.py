@@ -148,7 +148,13 @@ def _task(cluster, routes, task_type, index, *arguments):
     path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
     return {
         "args": [sys.executable, "-W", "ignore", "-m", __name__, *arguments],
-        "env": {**os.environ, "TF_CONFIG": json.dumps(task), "PYTHONPATH": path},
+        "env": {
+            **os.environ,
+            "TF_CONFIG": json.dumps(task),
+            "PYTHONPATH": path,
+            # The workers never end by themselves.
+            "ESTIMATOR_RUNTIME_LAST_STEPS_SECS": "0",
+        },
     }
 
 

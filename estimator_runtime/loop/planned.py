@@ -26,7 +26,9 @@ from estimator_runtime.tf_internals import hooks as tf_hooks
 from estimator_runtime.tf_internals import sessions
 
 CALLER = "caller"
-_SESSION_LOST = "Session handle is not found"  # message of a server that lost it
+# Messages of a server that has lost the session, and of one that refuses a step of it:
+# rarely, a server of TensorFlow's takes a step for one that it has already run.
+_SESSION_LOST = ("Session handle is not found", "request was received twice")
 # A thread waits so long for another one's run of steps. By then, the run is in its last
 # step, unless that step waits for the thread.
 _MOST_SECS_OF_RUN = 10.0
@@ -385,12 +387,12 @@ def _naming_lost_sessions() -> Iterator[None]:
     """Turn a CancelledError into an AbortedError if a task has lost the session.
 
     The loss makes the other tasks stop too, and it is chance which of the two errors
-    comes first. Only an AbortedError makes TensorFlow create a new session, which is
-    the remedy.
+    comes first. So it is with a step that a server refuses. Only an AbortedError makes
+    TensorFlow create a new session, which is the remedy.
     """
     try:
         yield
     except tf.errors.CancelledError as error:
-        if _SESSION_LOST not in error.message:
+        if not any(each in error.message for each in _SESSION_LOST):
             raise
         raise tf.errors.AbortedError(error.node_def, error.op, error.message) from error

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from estimator_runtime.loop import planned
+
 tf1 = tf.compat.v1
 train = tf1.train
 pytestmark = pytest.mark.usefixtures("graph")
@@ -110,3 +112,16 @@ def test_a_preempted_session_is_restored_from_its_checkpoint(monitored, tmp_path
     with monitored(creator, hooks) as session:
         assert [session.run(add) for _ in range(5)] == [1, 2, 3, 4, 5]
     assert len(hooks[0].sessions) == 2
+
+
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [
+        ("Session handle is not found: 1", tf.errors.AbortedError),
+        ("The same RunGraph request was received twice", tf.errors.AbortedError),
+        ("RunManyGraphs", tf.errors.CancelledError),
+    ],
+)
+def test_only_a_cancelled_step_that_needs_a_new_session_gets_one(message, error):
+    with pytest.raises(error), planned._naming_lost_sessions():
+        raise tf.errors.CancelledError(None, None, f"Recv is cancelled. {message}")
