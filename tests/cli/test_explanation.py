@@ -52,7 +52,7 @@ def test_a_feature_that_the_program_looks_up_and_nobody_gives_is_explained(
         line = fn.__code__.co_firstlineno + 1
         assert text == (
             f"{__file__}:{line}, in model_of_features: KeyError: 'age'. "
-            "The input_fn gives these: 'n', 'x'."
+            "The input_fn gives these: 'x', 'n'."
         )
 
 

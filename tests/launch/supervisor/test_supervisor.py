@@ -376,7 +376,8 @@ def test_restarts_come_back_with_progress(run, task, reports, is_progress):
         == times
     )
     used_up = f"{task} was killed by SIGKILL: 1 restart used up"
-    assert outcome.reason == ("the job is done" if is_progress else used_up)
+    done = "the job is done, after 3 restarts"
+    assert outcome.reason == (done if is_progress else used_up)
 
 
 _EVALUATED = {"chief": 1, "ps": 1, "evaluator": 1}
