@@ -8,15 +8,12 @@ Error messages contain upstream's own phrases for the same mistakes verbatim (`I
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from estimator_runtime.config.cluster_spec import Cluster, shown
 from estimator_runtime.errors import ConfigError, ConfigTypeError
-
-_SIMILAR = 0.8  # the ratio of "cheif" and "chief"
 
 
 class TaskType:
@@ -51,11 +48,7 @@ def read_task(task: object) -> dict[str, Any]:
 
 
 def check_chief(cluster: Cluster, *, required: bool) -> None:
-    """Check that there is one chief, or at most one if none is required.
-
-    Raises:
-        ConfigError: If there is another number of them, or a job with a mistyped name.
-    """
+    """Check that there is one chief, or at most one if none is required."""
     if TaskType.CHIEF in cluster and TaskType.MASTER in cluster:
         raise ConfigError(
             "TF_CONFIG: cluster has both the jobs 'chief' and 'master'. "
@@ -78,10 +71,6 @@ def check_chief(cluster: Cluster, *, required: bool) -> None:
             'If "cluster" is set in TF_CONFIG, it must have one "chief" node; '
             "add 'chief' with one address (only multi-worker strategies need none, as "
             "with --no-chief)"
-        )
-    for job in difflib.get_close_matches(TaskType.CHIEF, cluster, n=1, cutoff=_SIMILAR):
-        raise ConfigError(
-            f"TF_CONFIG: cluster has the job {shown(job)}; did you mean 'chief'?"
         )
 
 

@@ -265,11 +265,6 @@ def test_a_current_folder_that_was_deleted_is_named(tmp_path, command):
     [
         ('{"cluster":', "not JSON (Expecting value"),
         ('{"cluster": {"chief": ["h:http"]}}', "cluster['chief'][0] is 'h:http'"),
-        (
-            '{"cluster": {"cheif": ["h:1"], "ps": ["h:2"]}, '
-            '"task": {"type": "cheif", "index": 0}}',
-            "cluster has the job 'cheif'; did you mean 'chief'?",
-        ),
     ],
 )
 def test_a_bad_tf_config_is_one_line_before_anything_runs(

@@ -40,11 +40,7 @@ from estimator_runtime.launch.task import (
     Tasks,
     Working,
 )
-from estimator_runtime.launch.terminal.job_status import (
-    JobMetrics,
-    JobStatus,
-    is_reached,
-)
+from estimator_runtime.launch.terminal.job_status import JobMetrics, JobStatus
 
 if TYPE_CHECKING:
     from estimator_runtime.launch.job_file import JobFile
@@ -382,10 +378,7 @@ class Supervisor:
         newest = self._record.newest()
         where = ""
         if newest is not None and newest.path is not None:
-            step, last = newest.step, seen.last_step
-            is_past = is_reached(step, last) and step != last
-            past = f" (past {last})" if is_past else ""
-            where = f" at step {step}{past}, in {newest.path}"
+            where = f" at step {newest.step}, in {newest.path}"
         if self._state.unevaluated is not None:
             task, why = self._state.unevaluated
             reason = f"the training is done{where}, but its evaluation failed: {why}"

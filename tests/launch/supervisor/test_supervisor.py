@@ -188,17 +188,6 @@ def test_logs_that_hang_leave_the_job_its_checkpoints(run, saved, monkeypatch):
     assert outcome.reason == f"the job is done at step 20, in {saved}/model.ckpt-20"
 
 
-def test_steps_beyond_the_last_one_are_explained(run, saved):
-    def script(tasks, attempt):
-        tasks.report("chief", last_step=19)
-        _train_to_20(saved)(tasks, attempt)
-
-    outcome, _, _ = run(script)
-    assert outcome.reason == (
-        f"the job is done at step 20 (past 19), in {saved}/model.ckpt-20"
-    )
-
-
 def test_a_job_in_which_no_task_reports_a_training_is_doubted(run):
     def script(tasks, attempt):
         for task in tasks.runs:
