@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.autograph.impl import api as autograph
 
 from estimator_runtime.errors import CompatibilityError
 from estimator_runtime.tf_internals import versions
@@ -66,6 +67,24 @@ def _keras_backend() -> types.ModuleType:
     # keras.src.backend, by the module of Layer. The generator has no public name.
     package = tf.keras.layers.Layer.__module__.partition(".")[0]
     return importlib.import_module(f"{package}.src.backend")
+
+
+def keep_canned_layers(_module: types.ModuleType) -> None:
+    """Make AutoGraph call the layers of canned Estimators as they are.
+
+    Keras has it rewrite each layer outside its own packages. None of these has a loop
+    or a branch on a tensor, and none calls a function of the program itself.
+    """
+    from tensorflow_estimator.python.estimator.canned import dnn, linear
+
+    layers = (
+        dnn._DNNModel,
+        dnn._DNNModelV2,
+        linear.LinearModel,
+        linear._LinearModelLayer,
+    )
+    for layer in layers:
+        autograph.autograph_artifact(layer.call)
 
 
 def patch_model_to_estimator(_module: types.ModuleType) -> None:

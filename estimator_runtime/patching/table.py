@@ -143,7 +143,7 @@ PATCHES = (
         name="layers of canned Estimators",
         reason="AutoGraph compiles them anew in each process, for the same graph",
         after="tensorflow_estimator",
-        apply=_late("tf_internals.graphs:skip_autograph_of_canned_models"),
+        apply=_late("estimator.keras:keep_canned_layers"),
     ),
     Patch(
         name="models of Keras 3",

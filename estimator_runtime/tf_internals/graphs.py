@@ -3,11 +3,9 @@
 import contextlib
 import sys
 from collections.abc import Iterator
-from types import ModuleType
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.autograph.core import config as autograph_config
 from tensorflow.python.data.ops import iterator_ops
 from tensorflow.python.distribute import values
 from tensorflow.python.framework import (
@@ -43,17 +41,6 @@ local_resources = resources.local_resources
 report_uninitialized_resources = resources.report_uninitialized_resources
 # Maps a graph to how many of its ops have drawn a seed.
 _seeds_drawn: Any = random_seed._graph_to_seed_dict
-
-
-def skip_autograph_of_canned_models(_module: ModuleType) -> None:
-    """Make AutoGraph call the layers of canned Estimators as they are.
-
-    Keras has it rewrite each layer outside its own packages. It would compile methods
-    of the frozen package, none of which has a loop or a branch on a tensor. Functions
-    and layers of the program below them are called as ever.
-    """
-    rule = autograph_config.DoNotConvert("tensorflow_estimator.python.estimator.canned")
-    autograph_config.CONVERSION_RULES = (*autograph_config.CONVERSION_RULES, rule)
 
 
 @contextlib.contextmanager

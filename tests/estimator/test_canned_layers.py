@@ -4,8 +4,7 @@ import re
 
 import pytest
 import tensorflow as tf
-from tensorflow.python.autograph.core import config as autograph_config
-from tensorflow.python.autograph.impl import api, conversion
+from tensorflow.python.autograph.impl import api
 
 import estimator_runtime as er
 
@@ -71,10 +70,39 @@ def test_the_graph_is_that_of_rewritten_layers(
     config = tf.estimator.RunConfig(str(tmp_path), tf_random_seed=1)
     ours = graph_of(make(module, config=config), mode)
     assert rewritten == []
-    # The last rule is this runtime's. What it has left as it is, AutoGraph remembers.
-    known = type(conversion._ALLOWLIST_CACHE)()
-    monkeypatch.setattr(conversion, "_ALLOWLIST_CACHE", known)
-    rules = autograph_config.CONVERSION_RULES
-    monkeypatch.setattr(autograph_config, "CONVERSION_RULES", rules[:-1])
+    monkeypatch.setattr(api, "is_autograph_artifact", lambda entity: False)
     assert graph_of(make(module, config=config), mode) == ours
     assert rewritten
+
+
+def loss_with_a_branch(labels, logits):
+    difference = labels - logits
+    if tf.reduce_mean(tf.abs(difference)) > 100.0:
+        difference = difference * 0.5
+    return difference * difference
+
+
+def optimizer_with_a_branch():
+    rate = 0.01 if tf.compat.v1.train.get_global_step() > 1000 else 0.1
+    return tf.compat.v1.train.GradientDescentOptimizer(rate)
+
+
+def with_own_loss(config):
+    head = tf.estimator.RegressionHead(loss_fn=loss_with_a_branch)
+    return tf.estimator.DNNEstimator(head, [4], [NUMBER], config=config)
+
+
+def with_own_optimizer(config):
+    return tf.compat.v1.estimator.LinearRegressor(
+        [NUMBER], optimizer=optimizer_with_a_branch, config=config
+    )
+
+
+@pytest.mark.parametrize("make", [with_own_loss, with_own_optimizer])
+def test_functions_of_the_program_are_rewritten_under_a_strategy(make, tmp_path):
+    strategy = tf.distribute.MirroredStrategy(["/cpu:0"])
+    config = tf.estimator.RunConfig(str(tmp_path), train_distribute=strategy)
+    batch = {"number": [[1.0], [2.0]]}, [[0.0], [1.0]]
+    estimator = make(config)
+    estimator.train(lambda: tf.data.Dataset.from_tensors(batch).repeat(), steps=1)
+    assert estimator.get_variable_value("global_step") == 1
