@@ -105,7 +105,7 @@ def main():
         steps=None,  # All of the held-out images.
         exporters=tf.estimator.FinalExporter("digits", serving_input_fn),
         start_delay_secs=0,
-        throttle_secs=1,
+        throttle_secs=0,
     )
     tf.estimator.train_and_evaluate(estimator, train_spec, eval_spec)
 

@@ -74,7 +74,7 @@ def main():
         steps=None,  # All of the held-out images.
         exporters=tf.estimator.BestExporter(serving_input_receiver_fn=receiver),
         start_delay_secs=0,
-        throttle_secs=1,
+        throttle_secs=0,
     )
     train_spec = tf.estimator.TrainSpec(
         lambda: input_fn(*train_data, 64, training=True), max_steps=args.max_steps

@@ -169,7 +169,7 @@ class Overrides:
         strip_default_attrs: bool = True,
     ) -> Any:
         """Export a checkpoint that is not deleted meanwhile."""
-        with locks.together(), exports.naming(self):
+        with locks.together():
             path = checkpoints.hold_for_export(self, checkpoint_path)
             return stock._export_all_saved_models(
                 self,

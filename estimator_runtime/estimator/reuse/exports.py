@@ -7,17 +7,14 @@ model_fn would add to it. So the graph of that export is written again, with the
 variables of another checkpoint.
 
 Such an export takes less than a second, which is what TensorFlow names exports after.
-So the next one takes the next free second, where TensorFlow would wait for it, if the
-program asks for `reuse_graphs`.
+So the next one takes the next second, as in TensorFlow, but does not wait for it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import dataclasses
 import functools
-import re
 import threading
 import time
 from collections.abc import Hashable, Iterator
@@ -26,7 +23,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow_estimator.python.estimator import estimator as frozen
 
-from estimator_runtime.estimator.reuse.cache import GraphCache, cache_of
+from estimator_runtime.estimator.reuse.cache import GraphCache
 from estimator_runtime.estimator.reuse.inputs import CannotReuse, static_shape
 from estimator_runtime.estimator.reuse.keys import model_key
 from estimator_runtime.estimator.reuse.model import checkpoint_identity
@@ -34,54 +31,36 @@ from estimator_runtime.tf_internals import graphs
 
 tf1 = tf.compat.v1
 _COMPOSITES = (tf.SparseTensor, tf.RaggedTensor)
+
 # How far ahead of the clock the name of an export may be. Enough for a few evaluations
 # in a row, and gone before another process is likely to export to the same folder.
 _MAX_SECS_AHEAD = 5
-# Whether the export under way is one of an Estimator that was asked to reuse graphs.
-_is_reusing = contextvars.ContextVar("_is_reusing", default=False)
 
 
 def patch_names() -> None:
-    """Make exports of Estimators that reuse graphs take the next free second."""
+    """Give an export the name that TensorFlow would find by sleeping until it is free.
+
+    Later exports have larger numbers, also if earlier ones are deleted. TensorFlow's
+    way is taken if the names are too far ahead of the clock.
+    """
     export_lib = frozen.export_lib
     stock = export_lib.get_timestamped_export_dir
 
     @functools.wraps(stock)
     def get_timestamped_export_dir(export_dir_base: str | bytes) -> bytes:
-        found = _next_export_dir(export_dir_base) if _is_reusing.get() else None
-        return stock(export_dir_base) if found is None else found
+        folder, now = tf.compat.as_bytes(export_dir_base), int(time.time())
+        names = tf.io.gfile.listdir(folder) if tf.io.gfile.exists(folder) else []
+        # Object stores list folders with a slash at the end.
+        found = (tf.compat.as_str(name).rstrip("/") for name in names)
+        seconds = (int(name) for name in found if name.isdigit())
+        # What is further ahead was named by another clock; TensorFlow ignores it too.
+        near = (each for each in seconds if now <= each <= now + _MAX_SECS_AHEAD)
+        second = max(near, default=now - 1) + 1
+        if second > now + _MAX_SECS_AHEAD:
+            return stock(export_dir_base)
+        return tf.io.gfile.join(folder, str(second).encode())
 
     export_lib.get_timestamped_export_dir = get_timestamped_export_dir
-
-
-@contextlib.contextmanager
-def naming(estimator: Any) -> Iterator[None]:
-    """Name the exports of an Estimator without waiting, if that is asked for."""
-    cache = cache_of(estimator)
-    token = _is_reusing.set(cache is not None and not cache.is_default)
-    try:
-        yield
-    finally:
-        _is_reusing.reset(token)
-
-
-def _next_export_dir(base: str | bytes) -> bytes | None:
-    """Return a folder named after the second after the newest export's, or the current.
-
-    Later exports have larger numbers, as in TensorFlow. None if the clock is too far
-    behind.
-    """
-    folder, now = tf.compat.as_bytes(base), int(time.time())
-    names = tf.io.gfile.listdir(folder) if tf.io.gfile.exists(folder) else []
-    # Object stores list folders with a slash at the end; temp- is an unfinished export.
-    found = (re.fullmatch(r"(?:temp-)?(\d+)/?", tf.compat.as_str(n)) for n in names)
-    seconds = [int(each[1]) for each in found if each]
-    # What is further ahead was named by another clock; TensorFlow ignores it too.
-    near = [each for each in seconds if now <= each <= now + _MAX_SECS_AHEAD]
-    second = max(near, default=now - 1) + 1
-    if second > now + _MAX_SECS_AHEAD:
-        return None
-    return tf.io.gfile.join(folder, str(second).encode())
 
 
 def add_meta_graph(

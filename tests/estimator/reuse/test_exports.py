@@ -1,7 +1,9 @@
 """SavedModels that are written from a graph that is kept are those of TensorFlow."""
 
+import os
 import pathlib
 import re
+import shutil
 import time
 
 import numpy as np
@@ -168,37 +170,28 @@ def test_inputs_that_are_no_tensors_are_exported_as_ever(
     )
 
 
-def test_exports_within_a_second_take_the_next_ones_and_do_not_sleep(
+def test_exports_within_a_second_take_the_next_ones_without_waiting_for_them(
     pair, linear, rows, tmp_path, monkeypatch
 ):
     pair = pair(linear)
     pair.train(rows())
-    now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now)
-    monkeypatch.setattr(time, "sleep", pytest.fail)
-    base = tmp_path / "export"
-    base.mkdir()
-    # Of another clock, of a killed export, and no export at all.
-    for name in (f"{int(now) + 6}", f"temp-{int(now)}", "notes"):
-        (base / name).mkdir()
-    found = [pair.kept.export_saved_model(str(base), serving()) for _ in range(3)]
-    assert found == [str(base / str(int(now) + n)).encode() for n in (1, 2, 3)]
-
-
-def test_by_default_exports_wait_for_the_clock_as_in_tensorflow(
-    rows, tmp_path, monkeypatch
-):
-    columns = [tf.feature_column.numeric_column("x", [3])]
-    estimator = tf.estimator.LinearRegressor(columns, tmp_path / "model")
-    estimator.train(rows())
-    start = int(time.time())
     slept = []
-    monkeypatch.setattr(time, "time", lambda: start + len(slept))
+    monkeypatch.setattr(time, "time", lambda: 1000.5 + sum(slept))
     monkeypatch.setattr(time, "sleep", slept.append)
     base = tmp_path / "export"
-    found = [estimator.export_saved_model(str(base), serving()) for _ in range(3)]
-    assert found == [str(base / str(start + n)).encode() for n in range(3)]
-    assert len(slept) == 2
+
+    def export(estimator):
+        return int(os.path.basename(estimator.export_saved_model(str(base), serving())))
+
+    # Of another clock, of a killed export, and no export at all.
+    for name in ("1006", "temp-1000", "notes"):
+        (base / name).mkdir(parents=True)
+    assert [export(pair.kept), export(pair.stock)] == [1000, 1001]
+    assert slept == []
+    shutil.rmtree(base / "1000")
+    assert [export(pair.kept) for _ in range(4)] == [1002, 1003, 1004, 1005]
+    # No further than that ahead of the clock: TensorFlow takes the first free name.
+    assert export(pair.kept) == 1000
 
 
 def test_by_default_an_exported_training_has_the_optimizers_present_rate(
