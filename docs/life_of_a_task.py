@@ -7,7 +7,8 @@ installed.
 import inspect
 import pathlib
 
-from estimator_runtime.config.waits import IMPORT_SECS
+from estimator_runtime.config.waits import IMPORT_SECS, stall_secs, stop_grace_secs
+from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.supervisor import actions, policies, stop_policies
 from estimator_runtime.launch.supervisor.machine import (
     ALIVE,
@@ -96,16 +97,18 @@ _DEADLINES = """
 
 | what | after |
 |---|---|
-| a task without a report, and without use of the CPU, is killed | 30 s \
-(`--heartbeat-timeout`) |
+| a task without a report, and without use of the CPU, is killed \
+| {heartbeat:g} s (`--heartbeat-timeout`) |
 | the same before it has imported TensorFlow | {imports:g} s at least |
-| a task without a report that ends is killed | {end:g} s at least |
-| a task that was told to stop, and has not ended, is killed | 30 s (`--grace`) |
+| a task that is ending, and sends no report, is killed | {end:g} s at least |
+| a task that was told to stop, and has not ended, is killed | {grace:g} s \
+(`--grace`) |
 | the same for a ps, an evaluator, and with SyncReplicasOptimizer for workers \
 | {others:g} s |
 | a task that was killed, and has not ended, is given up | {gone:g} s |
-| the job fails for want of the last checkpoint | {checkpoint:g} s |
-| a task whose steps stand still is named in the log, and never killed for it | 300 s |
+| the job fails because the last checkpoint does not appear | {checkpoint:g} s |
+| a task whose steps stand still is named in the log, and never killed for it \
+| {stall:g} s |
 """
 _REST = """
 ## Restarts
@@ -169,6 +172,9 @@ def page():
                 others=stop_policies.OTHERS_SECS,
                 gone=stop_policies._GONE_SECS,
                 checkpoint=policies._LAST_CHECKPOINT_SECS,
+                heartbeat=Job.heartbeat_timeout_secs,
+                grace=stop_grace_secs({}),
+                stall=stall_secs({}),
             ),
             _REST,
         ]

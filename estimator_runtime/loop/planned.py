@@ -26,8 +26,9 @@ from estimator_runtime.tf_internals import hooks as tf_hooks
 from estimator_runtime.tf_internals import sessions
 
 CALLER = "caller"
-# Messages of a server that has lost the session, and of one that refuses a step of it:
-# rarely, a server of TensorFlow's takes a step for one that it has already run.
+# Messages of a server that has lost the session, and of one that refuses a step because
+# it has seen the number of its request. A ps may have applied that step: it is run
+# again, as after any lost session.
 _SESSION_LOST = ("Session handle is not found", "request was received twice")
 # A thread waits so long for another one's run of steps. By then, the run is in its last
 # step, unless that step waits for the thread.

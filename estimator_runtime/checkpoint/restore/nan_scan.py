@@ -38,7 +38,8 @@ def add_note(error: Exception, folder: str | None, step: int | None) -> None:
         error: The exception that a NaN loss has raised.
         folder: The model directory. Nothing may write to it meanwhile. None if a
             launcher searches it, and the note has no checkpoint.
-        step: The global step after the NaN, or None if unknown.
+        step: The global step after the NaN, or None if unknown. Under a launcher,
+            other trainers may have added steps since.
     """
     if folder is None:
         note = ""
@@ -49,7 +50,8 @@ def add_note(error: Exception, folder: str | None, step: int | None) -> None:
         # The search reads all of the data, which may take minutes.
         _logger.warning(LOOKING, folder)
         note = newest_as_text(*newest_good(folder))
-    at_step = "" if step is None else f" at step {step}"
+    preposition = "by" if folder is None else "at"
+    at_step = "" if step is None else f" {preposition} step {step}"
     lines = [each[:1].upper() + each[1:] for each in note.splitlines()]
     note = ". ".join([f"The loss is NaN{at_step}", *lines, _REMEDY])
     getattr(error, "add_note", _logger.error)(note)

@@ -32,7 +32,7 @@ def test_a_checkpoint_that_a_nan_has_reached_is_not_named_as_good(
         r"NanLossDuringTrainingError \(exit status 1\): not restarted, as a restart would "
         r"end the same way\n"
         r"(  .*\n)+"
-        r"  The loss is NaN at step 1\d\. To try: a lower learning rate, ",
+        r"  The loss is NaN by step 1\d\. To try: a lower learning rate, ",
         job.text,
     )
     assert "restarting" not in job.text
@@ -64,7 +64,7 @@ def test_a_chief_does_not_save_the_nan_of_a_worker(launch, tmp_path):
         "estimator-runtime: worker 0 ended with NanLossDuringTrainingError (exit status "
         "1): not restarted, as a restart would end the same way"
     ) in job.text
-    assert "\n  The loss is NaN at step 1" in job.text
+    assert "\n  The loss is NaN by step 1" in job.text
     assert _weights(tmp_path) == {0: 0.0}
     assert job.text.endswith(f"newest good checkpoint: {tmp_path}/model/model.ckpt-0\n")
 
