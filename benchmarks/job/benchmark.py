@@ -51,6 +51,12 @@ PROGRAMS = {
         command=(str(_EXAMPLES / "wide_and_deep.py"), "--model_dir", _MODEL_DIR),
         quick_arguments=("--max_steps", "20"),
     ),
+    "train": Program(
+        title="one train() for 3,000 steps",
+        command=(PROGRAM, "train", _MODEL_DIR),
+        quick_arguments=("--steps", "3"),
+        full_arguments=("--steps", "3000"),
+    ),
     "loop": Program(
         title="10 times train() for 100 steps and evaluate() on 1,000 rows",
         command=(PROGRAM, "loop", _MODEL_DIR),

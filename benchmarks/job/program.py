@@ -29,6 +29,7 @@ def main(arguments=None):
     _add(commands, "import", lambda: tf.estimator.Estimator)
     command = _add(commands, "train", _train)
     command.add_argument("model_dir")
+    command.add_argument("--steps", type=int, default=100)
     command = _add(commands, "loop", _loop)
     command.add_argument("model_dir")
     command.add_argument("--epochs", type=int, required=True)
@@ -54,9 +55,9 @@ def _add(commands, name, run):
     return command
 
 
-def _train(model_dir):
-    """Train the model that the other commands predict with."""
-    _estimator(model_dir).train(_training_input_fn, max_steps=100)
+def _train(model_dir, steps):
+    """Train a model; `predict` and `row` predict with one."""
+    _estimator(model_dir).train(_training_input_fn, max_steps=steps)
 
 
 def _loop(model_dir, epochs, steps):
