@@ -111,18 +111,23 @@ def _of_framework(
     # Where the program runs the op, or rather where it has made it, if that is known.
     op = getattr(failure, "op", None)
     made_at = getattr(op, "traceback", None) or ()
-    places = [
-        _place(frame)
-        for frame in (*traceback.extract_tb(failure.__traceback__), *made_at)
-        if code_origin.of_file(frame.filename) is Origin.PROGRAM
-    ]
+    place = _place_in_program([*traceback.extract_tb(failure.__traceback__), *made_at])
     if "is not in features dictionary" in what:
         what += f" The input_fn gives these: {_features(given)}."
     elif kind in _OF_INPUT and len(read := set(_read_by(op, given))) == 1:
         name = read.pop()
         label = name if name == "labels" else f"feature {name}"
         what += f" (the input_fn gives {label} as {_described(given[name])})"
-    return f"{''.join(places[-1:])}{kind}: {what}"
+    return f"{place}{kind}: {what}"
+
+
+def _place_in_program(frames: Sequence[traceback.FrameSummary]) -> str:
+    places = [
+        _place(frame)
+        for frame in frames
+        if code_origin.of_file(frame.filename) is Origin.PROGRAM
+    ]
+    return "".join(places[-1:])
 
 
 def _place(frame: traceback.FrameSummary) -> str:
@@ -143,7 +148,8 @@ def _of_lookup(failure: BaseException, given: Mapping[str, Any]) -> str | None:
     names = [", ".join(map(repr, each)) for each in asked if isinstance(each, dict)]
     if (features := _features(given)) not in names:
         return None
-    place = _place(traceback.extract_tb(failure.__traceback__)[-1])
+    frames = traceback.extract_tb(failure.__traceback__)
+    place = _place_in_program(frames) or _place(frames[-1])
     return f"{place}KeyError: {failure}. The input_fn gives these: {features}."
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import types
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -29,6 +30,7 @@ from estimator_runtime.loop.step_kind import StepKind
 from estimator_runtime.signals import request
 from estimator_runtime.tf_internals import sessions
 
+_logger = logging.getLogger(__name__)
 _Saver = tf.compat.v1.train.CheckpointSaverHook
 # How long a ps may take to say the step at which the loss was NaN.
 _STEP_MS = 5_000
@@ -157,7 +159,7 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
                 self._coordinated_creator.watch.end()
             raise
         self._watch = self._coordinated_creator.watch
-        self._has_left = False
+        self._has_left = self._has_trained = False
         # A session that is never closed must not keep the signal handlers forever.
         weakref.finalize(self, self._watch.end).atexit = False
 
@@ -181,12 +183,15 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
         """Run a step with the hooks; see TensorFlow's `MonitoredSession`."""
         if self._watch.is_requested:
             self.close()
-        return self._sess.run(
+        results = self._sess.run(
             fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata
         )
+        self._has_trained = True
+        return results
 
     def run_step_fn(self, step_fn: Callable[..., Any]) -> Any:
         """Run a function that may run steps; see TensorFlow's `MonitoredSession`."""
+        self._has_trained = True  # perhaps
         creator = self._coordinated_creator
         creator.run_length.run_singly("is run by a function, through run_step_fn")
         if isinstance(creator.hooked, PlannedSession):
@@ -202,6 +207,12 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
         traceback: types.TracebackType | None,
     ) -> bool:
         """Close the session, and save its last step if another session was stopped."""
+        is_at_end = isinstance(exception_value, tf.errors.OutOfRangeError)
+        if is_at_end and not self._has_trained:
+            _logger.warning(
+                "the input ended before the first step, so nothing was trained; does "
+                "input_fn find its files, and does a filter of it leave any row?"
+            )
         nan_step = None
         if isinstance(exception_value, _NanLossError):
             nan_step = self._step()

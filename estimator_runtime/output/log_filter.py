@@ -43,7 +43,8 @@ _PLUGINS = "tensorflow-plugins"
 # How the messages of tensorflow/python/util/deprecation.py begin, before the caller,
 # the subject and its module are filled in. Then what programs cannot change: a warning
 # of `tf.compat.v1.metrics.auc`, whose argument canned Estimators set, and one of
-# TensorFlow's coordinator about a default of `train_and_evaluate`.
+# TensorFlow's coordinator about a default of `train_and_evaluate`. At last what is
+# logged when a training is stopped before its first step, and blames the input for it.
 _LEFT_OUT = (
     "From %s: %s (from %s) is deprecated and will be removed %s.\n",
     "From %s: calling %s (from %s) with %s",
@@ -51,6 +52,7 @@ _LEFT_OUT = (
     "Please fix your imports. Module %s has been moved to %s.",
     "Trapezoidal rule is known to produce incorrect PR-AUCs",
     "`eval_strategy` is not passed in. No distribution strategy ",
+    "Training with estimator made no steps. ",
 )
 # What Python's `warnings` leave out: how Keras 2 warns of what Estimator models are
 # made of, and how a dataset warns a strategy that asks for its options in a graph.

@@ -136,12 +136,17 @@ class Bar:
 
 
 def _log_handlers() -> list[Any]:
-    """Return the handlers of all loggers."""
-    return [
-        # absl's handler, which `tf.compat.v1.app.run` installs, only wraps another.
-        getattr(handler, "python_handler", handler)
+    """Return the handlers of all loggers, and that of loggers without one."""
+    found = [
+        handler
         for logger in (logging.root, *logging.root.manager.loggerDict.copy().values())
         for handler in getattr(logger, "handlers", ())  # a placeholder has none
+    ]
+    # absl's handler, which `tf.compat.v1.app.run` installs, only wraps another.
+    return [
+        getattr(handler, "python_handler", handler)
+        for handler in (*found, logging.lastResort)
+        if handler is not None
     ]
 
 

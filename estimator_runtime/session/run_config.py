@@ -142,6 +142,7 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
             or TF_CONFIG's `service` is not an object.
     """
 
+    @run_config_values.naming_misspelt
     def __init__(
         self,
         model_dir: str | os.PathLike | None = None,

@@ -1,10 +1,13 @@
 """Checks the values of a RunConfig before any of them is used."""
 
 import contextlib
+import difflib
+import functools
+import inspect
 import numbers
 import os
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from estimator_runtime.errors import ConfigError, ConfigTypeError
 
@@ -25,6 +28,27 @@ _OBJECTS = {
     "experimental_distribute": "a DistributeConfig",
 }
 _PLAIN = (str, bytes, numbers.Number)
+_Init = TypeVar("_Init", bound=Callable[..., None])
+
+
+def naming_misspelt(init: _Init) -> _Init:
+    """Make RunConfig's constructor say which argument a misspelt one may be.
+
+    MonitoredTrainingSession has `save_checkpoint_steps`, for example. Python says it
+    itself from 3.13 on.
+    """
+
+    @functools.wraps(init)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> None:
+        known = inspect.signature(init).parameters
+        for name in kwargs.keys() - known.keys():
+            for similar in difflib.get_close_matches(name, known, n=1):
+                raise ConfigTypeError(
+                    f"RunConfig has no argument {name}; did you mean {similar}?"
+                )
+        init(self, *args, **kwargs)
+
+    return checked  # type: ignore[return-value]
 
 
 def unwrapped(settings: Mapping[str, Any]) -> dict[str, Any]:

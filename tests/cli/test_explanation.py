@@ -1,5 +1,6 @@
 """What is said of an error of a training: the line of the program, and the input."""
 
+import runpy
 import traceback
 
 import numpy as np
@@ -54,6 +55,24 @@ def test_a_feature_that_the_program_looks_up_and_nobody_gives_is_explained(
             f"{__file__}:{line}, in model_of_features: KeyError: 'age'. "
             "The input_fn gives these: 'x', 'n'."
         )
+
+
+def test_a_feature_that_a_library_looks_up_has_the_programs_line(tmp_path):
+    library = tmp_path / "site-packages" / "columns.py"
+    library.parent.mkdir()
+    library.write_text("def look(table):\n    return table['age']\n")
+    look = runpy.run_path(str(library))["look"]
+
+    def model_fn(features, labels, mode):
+        return look(features)
+
+    estimator = tf.estimator.Estimator(model_fn, str(tmp_path / "model"))
+    with pytest.raises(KeyError) as raised:
+        estimator.train(lambda: tf.data.Dataset.from_tensors({"x": 1.0}), steps=1)
+    line = model_fn.__code__.co_firstlineno + 1
+    assert explanation.summary_of(raised.value) == (
+        f"{__file__}:{line}, in model_fn: KeyError: 'age'. The input_fn gives these: 'x'."
+    )
 
 
 def test_an_error_in_code_that_autograph_rewrote_has_the_programs_line(tmp_path):

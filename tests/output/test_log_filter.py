@@ -79,6 +79,15 @@ def test_that_an_evaluation_has_no_strategy_is_left_out(logger):
     assert (passed(logger), count(logger)) == ([], 1)
 
 
+def test_that_a_training_was_stopped_before_its_first_step_does_not_blame_the_input(
+    logger,
+):
+    source = inspect.getsource(inspect.getmodule(tf.estimator.Estimator))
+    assert "'Training with estimator made no steps. '" in source
+    logger.warning("Training with estimator made no steps. Perhaps input is empty")
+    assert (passed(logger), count(logger)) == ([], 1)
+
+
 @pytest.mark.parametrize(
     ("environ", "gpus", "level", "devices"),
     [

@@ -116,13 +116,18 @@ def test_the_bar_gives_way_to_the_log_whose_handlers_stay_as_they_are(monkeypatc
     handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
     logger = logging.getLogger("a_program.with_its_handler")
     monkeypatch.setattr(logger, "handlers", [handler])
+    without = logging.getLogger("a_program.without_a_handler")
+    monkeypatch.setattr(without, "propagate", False)
+    monkeypatch.setattr(logging, "lastResort", logging.StreamHandler(stream))
     bar = Bar(Progress(step=1, last_step=9), stream)
     logger.info("a detail")
     logger.warning("above")
     bar.show(Progress(step=2, last_step=9))
     logger.error("another")
+    bar.show(Progress(step=2, last_step=9))
+    without.error("a third")
     bar.close()
     *log, last = seen(stream.getvalue())
-    assert log == ["WARNING: above", "ERROR: another"]
+    assert log == ["WARNING: above", "ERROR: another", "a third"]
     assert last.startswith(" 22%|") and "| 2/9 [" in last
     assert handler.filters == []

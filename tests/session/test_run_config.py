@@ -67,6 +67,14 @@ def test_the_constructor_has_the_frozen_classs_signature():
     assert shared == parameters(StockRunConfig)
 
 
+def test_a_misspelt_argument_is_refused_with_the_one_that_may_be_meant():
+    meant = r"no argument save_checkpoint_steps; did you mean save_checkpoints_steps\?"
+    with pytest.raises(TypeError, match=meant):
+        er.RunConfig(save_checkpoint_steps=5)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'like_nothing'"):
+        er.RunConfig(like_nothing=5)
+
+
 def test_replace_has_the_frozen_classs_signature():
     assert parameters(er.RunConfig.replace) == parameters(StockRunConfig.replace)
 

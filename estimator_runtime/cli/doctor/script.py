@@ -92,7 +92,13 @@ def _check_version_1(
     source: Source, answer: ProbeResult, is_version_1: bool
 ) -> Iterator[Finding]:
     """Check which names of a file only TensorFlow 1 has."""
-    names = {n: at for n, at in source.names.items() if n in answer.of_version_1}
+    reasons = answer.of_version_1
+    names = {
+        name: line
+        for name, line in source.names.items()
+        # With a reason, and tf.contrib installed, it is one that there never was.
+        if name in reasons and not (reasons[name] and wheel.find())
+    }
     if not names:
         return
     place = f"{source.file}:{next(iter(names.values()))}"

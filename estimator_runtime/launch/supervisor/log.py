@@ -264,7 +264,8 @@ class Excerpt:
     def add(self, line: str) -> None:
         """Add the next line."""
         is_of_library = self._libraries.has(line)
-        if is_of_library or not line.strip() or _NOISE.match(line):
+        # Output of the program may part a frame of a library from its carets.
+        if is_of_library or not line.strip(" \t^~") or _NOISE.match(line):
             return
         above = self._tail[-1] if self._tail else ""
         self._tail.append(line)

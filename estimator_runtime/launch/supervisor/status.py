@@ -107,7 +107,7 @@ class Status:
             return f"restarting in {secs:.0f} s" if secs else "restarting"
         if not state.is_alive:
             if not has_run:
-                return "not started"
+                return "starting" if self._job.ending is None else "not started"
             if state.failure.is_stop and self._job.ending is not None:
                 return "stopped"  # with the job, whose last lines say why
             return "done" if state.is_done else state.how_it_ended()

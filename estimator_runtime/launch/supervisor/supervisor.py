@@ -109,6 +109,8 @@ class Supervisor:
         try:
             self._fail_for(self._record.problem())  # of the log folder
             if self._state.ending is None:
+                # Before the import of TensorFlow, which takes seconds.
+                self._publish(self._status.now(self._clock()), self._clock())
                 self._tasks.open(self._events, lambda: bool(self._requests))
             # Starts the tasks that are due, unless the job has been cancelled by now.
             self._tick(self._clock())

@@ -202,8 +202,12 @@ def test_a_name_that_tf_contrib_never_had_is_a_problem_once(
             (f"{kafka}.nosuch", why.format("kafka.nosuch")),
         ],
     )
-    _, *found = check(script, answered, ESTIMATOR_RUNTIME_TF1="1")
-    assert found == [
+    assert check(script, answered, ESTIMATOR_RUNTIME_TF1="1") == [
+        (
+            "note",
+            "train.py:2: names of TensorFlow 1 (tf.contrib.layers.flatten), and --tf1 "
+            "is on",
+        ),
         ("problem", f"train.py:3: {why.format('layers.nosuch')}"),
         (
             "problem",

@@ -51,7 +51,8 @@ def test_what_keeps_tensorflow_from_being_imported_is_shown_before_the_verdict(
     path = os.pathsep.join(filter(None, [str(broken), os.environ.get("PYTHONPATH")]))
     job = launch("--ps", "1", _PROGRAM, PYTHONPATH=path)
     assert job.end() == 1
-    error, verdict = job.text.splitlines()[-2:]
+    first, *_, error, verdict = job.text.splitlines()
+    assert re.fullmatch(r"launcher *\| importing TensorFlow, once for all tasks", first)
     assert re.fullmatch(r"launcher *\| RuntimeError: it is broken", error), job.text
     assert verdict == (
         "estimator-runtime: error: the process that starts the tasks ended before it "
@@ -127,6 +128,12 @@ def test_a_terminal_shows_a_row_for_each_task_and_the_bar_of_the_job(
     # Both wait at the gate, so what is known by then is shown however long it takes. Who
     # comes there with its first step has reported none: the other has taken them all.
     row = r"\r?\n"
+    # Long before TensorFlow is imported.
+    job.read_until("importing TensorFlow, once for all tasks")
+    first = re.findall(r"^(\w[\w ]*?) +\| (.*?)\r?$", job.text, re.MULTILINE)
+    assert first[:4] == [
+        (name, "starting") for name in ("ps 0", "chief", "worker 0", "evaluator")
+    ]
     job.read_until(
         rf"ps 0      \| running, pid \d+{row}"
         rf"chief     \| (?:training|step \d+).*{row}"

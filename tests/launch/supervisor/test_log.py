@@ -47,6 +47,7 @@ def test_the_excerpt_is_the_last_traceback_without_routine_output():
         '    File "train.py", line 3, in model_fn  *',
         "    ValueError: Feature hour is not in features dictionary.",
         "",
+        "           ^^^^^^^^",
         "INFO:tensorflow.estimator_runtime:Checkpoint of step 30: 12 MB in 0.1 s",
         "2026-11-20 14:00:00.123456: W tensorflow/core/x.cc:1] cancelled",
     ]

@@ -20,13 +20,14 @@ def group_ops(optimizer, loss, step):
 
 
 @pytest.mark.parametrize("batches", [1, 4, 6, 8])
-def test_the_data_ends_at_any_offset_inside_a_run(batches, training):
+def test_the_data_ends_at_any_offset_inside_a_run(batches, training, caplog):
     this = training.replace(model="embedding", batches=batches, train={"steps": None})
     outcome = this.ours(5)
     assert outcome == this.stock()
     assert outcome.error is None
     assert outcome.checkpoints == [0, batches]
     assert outcome.log[-1].startswith("Loss for final step: ")
+    assert "nothing was trained" not in caplog.text
 
 
 @pytest.mark.parametrize("batches", [4, 6])
@@ -60,11 +61,15 @@ def test_data_that_ends_with_the_last_step_ends_nothing(training):
     assert this.ours(5) == this.stock()
 
 
-def test_no_data_at_all_trains_nothing(training):
+def test_no_data_at_all_trains_nothing_and_a_warning_says_so(training, caplog):
     this = training.replace(batches=0, train={"steps": None})
     outcome = this.ours(5)
     assert outcome == this.stock()
     assert outcome.checkpoints == [0]
+    assert [each.message for each in caplog.records if "trained" in each.message] == [
+        "the input ended before the first step, so nothing was trained; does input_fn "
+        "find its files, and does a filter of it leave any row?"
+    ]
 
 
 @pytest.mark.parametrize("batches", [0, 8])

@@ -131,6 +131,8 @@ class Processes:
                 daemon=True,
             )
             self._listener.start()
+            if self._warm:
+                self._hear_fork_server("importing TensorFlow, once for all tasks")
         answer = self._first_answer(is_cancelled)
         if not answer and is_cancelled():
             return
