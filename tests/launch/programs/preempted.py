@@ -92,16 +92,17 @@ def model_fn(features, labels, mode, config):
 
 
 class Step(tf.estimator.SessionRunHook):
-    """Prints the global step after each step that it sees, and at the end."""
+    """Prints the global step after each step that it sees, and the last one once."""
 
     def begin(self):
         self.step = tf.compat.v1.train.get_global_step()
+        self.seen = None
 
     def after_create_session(self, session, coord):
         come_to("session")
 
     def after_run(self, context, values):
-        step = int(context.session.run(self.step))
+        self.seen = step = int(context.session.run(self.step))
         come_to(f"step {step}")
         time.sleep(600 if args.hang == "python" and step == 5 else args.step_secs)
 
@@ -110,7 +111,9 @@ class Step(tf.estimator.SessionRunHook):
         return 1 if args.at or args.hang else None
 
     def end(self, session):
-        say(f"step {int(session.run(self.step))}")
+        last = int(session.run(self.step))
+        if last != self.seen:
+            say(f"step {last}")
 
 
 class Evaluation(tf.estimator.SessionRunHook):
