@@ -12,14 +12,16 @@ from estimator_runtime import code_origin
 from estimator_runtime.code_origin import Origin
 
 _TRACEBACK = "Traceback (most recent call last):"
-# How a message of AutoGraph's begins; its last line has the reason.
+# How a message of AutoGraph's begins, and the line after its last frame.
 _OF_AUTOGRAPH = "in user code:\n"
+_RAISED = re.compile(r"^\s*(\w*(?:Error|Exception)): ", re.MULTILINE)
 _FRAME = re.compile(r'File "(.+)", line (\d+), in (.+)')
 # Lines of a message of TensorFlow's that stand before the reason, and what stands
 # before it on its line.
 _BEFORE_REASON = re.compile(
     r"(?:[A-Z_]+: )?From /job:|\d+ root error\(s\) found|Graph execution error|=*$"
     r"|Detected at node |File \".+\", line \d+, in |Node: '"
+    r"|Exception encountered when calling "
 )
 _OF_PIPELINE = re.compile(
     r"Error in user-defined function passed to \S+ transformation with iterator: "
@@ -86,14 +88,14 @@ def summary_of(failure: BaseException) -> str | None:
     It is the last line, so that nobody has to look for it in a hundred lines of
     TensorFlow. None if the program or a library that it called has raised the
     exception without a framework in between, a note explains it, or it is that of
-    Ctrl-C. But code of the program that AutoGraph has rewritten, and a lookup of a
-    feature that there is not, have a summary. An error of a Python function in the
-    graph has all lines of its message.
+    Ctrl-C. Errors in code that AutoGraph has rewritten, and lookups of missing
+    features, always get a summary. An error of a Python function in the graph has all
+    lines of its message.
     """
     if getattr(failure, "__notes__", ()) or isinstance(failure, KeyboardInterrupt):
         return None
     frames = [frame for frame, _ in traceback.walk_tb(failure.__traceback__)]
-    given = next(filter(None, map(_inputs, frames)), {})
+    given = _given_to_model(frames)
     if found := _of_rewritten_code(str(failure)) or _of_lookup(failure, given):
         return found
     if not _is_inside_framework(frames):
@@ -139,11 +141,13 @@ def _features(given: Mapping[str, Any]) -> str:
 
 
 def _of_lookup(failure: BaseException, given: Mapping[str, Any]) -> str | None:
-    """Return where the program looks up a feature that there is not, or None."""
+    """Return where the program looks up a missing feature, or None."""
     if type(failure) is not KeyError or not given or str(failure) in given:
         return None
     *_, (frame, line) = traceback.walk_tb(failure.__traceback__)
     text = linecache.getline(frame.f_code.co_filename, line)
+    if text.count("[") > 1:  # which lookup has failed?
+        return None
     asked = [value for name, value in frame.f_locals.items() if f"{name}[" in text]
     names = [", ".join(map(repr, each)) for each in asked if isinstance(each, dict)]
     if (features := _features(given)) not in names:
@@ -161,11 +165,17 @@ def _of_rewritten_code(text: str) -> str | None:
         return None
     file, line, function = places[-1]
     name = function.split()[0].replace("None", "<lambda>")
-    return f"{file}:{line}, in {name}: {_last_line(text)}"
+    what = ": ".join(filter(None, _reason_of_rewritten(text)))
+    return f"{file}:{line}, in {name}: {what}"
 
 
-def _last_line(text: str) -> str:
-    return next((e.strip() for e in reversed(text.splitlines()) if e.strip()), "")
+def _reason_of_rewritten(text: str) -> tuple[str, str]:
+    """Return the kind of an error in rewritten code, and why it was raised."""
+    last = text.rpartition('File "')[2]
+    if (raised := _RAISED.search(last)) is None:
+        return "", last.strip().rpartition("\n")[2].strip()
+    lines = [line.strip() for line in last[raised.end() :].splitlines()]
+    return raised[1], next((e for e in lines if not _BEFORE_REASON.match(e)), "")
 
 
 def _is_inside_framework(frames: Sequence[types.FrameType]) -> bool:
@@ -207,6 +217,14 @@ def _of_python_function(text: str) -> str | None:
     return f"{file}:{line}, in {function}: {what}"
 
 
+def _given_to_model(frames: Sequence[types.FrameType]) -> Mapping[str, Any]:
+    """Return what input_fn has given, from the framework's frame that has called it."""
+    others = (
+        f for f in frames if code_origin.of_frame(f) not in code_origin.OF_PROGRAM
+    )
+    return next(filter(None, map(_inputs, others)), {})
+
+
 def _inputs(frame: types.FrameType) -> Mapping[str, Any]:
     """Return the features and labels that a frame has as variables, by what they are.
 
@@ -239,6 +257,6 @@ def _described(tensor: Any) -> str:
 def _reason(failure: BaseException, texts: Sequence[str]) -> str:
     """Return the line of a message that says why; TensorFlow writes it anywhere."""
     if str(failure).startswith(_OF_AUTOGRAPH):
-        return _last_line(str(failure)).removeprefix(f"{type(failure).__name__}: ")
+        return _reason_of_rewritten(str(failure))[1]
     lines = [line.strip() for text in texts for line in str(text).splitlines()]
     return next((line for line in lines if not _BEFORE_REASON.match(line)), "")

@@ -84,14 +84,16 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
         mode.add_package(program)
     is_cluster = run_flags.is_cluster_wanted(options)
     is_import_spared = garbage_collector.is_wanted(os.environ)
-    is_task = reporting.VARIABLE in os.environ
+    # Each line of a job's JSON log is an object, and a task has the launcher's hint.
+    has_no_hint = reporting.VARIABLE in os.environ or (
+        is_cluster and options.log_format == "json"
+    )
     file = f"{program.replace('.', os.sep)}.py" if options.is_module else program
-    hint = None if is_task else misplaced_option(arguments, parser, file)
+    hint = None if has_no_hint else misplaced_option(arguments, parser, file)
     if is_cluster:
         if not options.is_module:
             script.check_rereadable(program)
-        is_text = options.log_format != "json"
-        return _run_with_hint(hint, lambda: launch(options), is_repeated=is_text)
+        return _run_with_hint(hint, lambda: launch(options))
     tensorboard.request(options.tensorboard)
     reporting.start(os.environ)
     # Only the form is checked, because only the script knows whether it needs a chief
@@ -112,9 +114,7 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
     return _run_here(lambda: _run_with_hint(hint, run_program))
 
 
-def _run_with_hint(
-    hint: str | None, run: Callable[[], int], *, is_repeated: bool = True
-) -> int:
+def _run_with_hint(hint: str | None, run: Callable[[], int]) -> int:
     """Run the program, with a hint before its output, and once more if it fails."""
     if hint is None:
         return run()
@@ -126,8 +126,11 @@ def _run_with_hint(
     except SystemExit as error:
         status = bool(error.code)
         raise
+    except KeyboardInterrupt:
+        status = 0  # It was stopped.
+        raise
     finally:
-        if status and is_repeated:
+        if 0 < status < 128:  # Above, it is that of a signal.
             script.write_error(text)
 
 

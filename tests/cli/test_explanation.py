@@ -33,7 +33,7 @@ def test_a_feature_that_the_program_looks_up_and_nobody_gives_is_explained(
     name, tmp_path
 ):
     def model_fn(features, labels, mode, params):
-        return {"features": features, "params": params}[name]["age"]
+        return features["x"] * params["age"]
 
     def model_of_features(features, labels, mode):
         return features["age"]
@@ -86,6 +86,45 @@ def test_an_error_in_code_that_autograph_rewrote_has_the_programs_line(tmp_path)
         estimator.train(input_fn, steps=1)
     text = explanation.summary_of(raised.value)
     assert text == f"{__file__}:{line}, in <lambda>: KeyError: 'y'"
+
+
+class Product(tf.keras.layers.Layer):
+    def call(self, x):
+        return tf.matmul(x, tf.ones([5, 5]))
+
+
+product = Product()
+
+
+def multiply(features):
+    return product(features["x"])
+
+
+def raise_in_three_lines(features):
+    raise ValueError("the reason\na detail\n  - another")
+
+
+@pytest.mark.parametrize(
+    ("function", "fails", "reason"),
+    [
+        (raise_in_three_lines, raise_in_three_lines, "the reason"),
+        (multiply, Product.call, "Dimensions must be equal, but are 1 and 5 for "),
+    ],
+)
+def test_of_an_error_of_several_lines_in_such_code_the_reason_is_given(
+    function, fails, reason, tmp_path
+):
+    def input_fn():
+        return tf.data.Dataset.from_tensors({"x": [[1.0]]}).map(function)
+
+    estimator = tf.estimator.LinearRegressor(_COLUMNS, str(tmp_path))
+    with pytest.raises(ValueError, match=reason) as raised:
+        estimator.train(input_fn, steps=1)
+    text = explanation.summary_of(raised.value)
+    code = fails.__code__
+    place = f"{__file__}:{code.co_firstlineno + 1}, in {code.co_name}"
+    assert text.startswith(f"{place}: ValueError: {reason}")
+    assert "\n" not in text
 
 
 @pytest.mark.parametrize(
