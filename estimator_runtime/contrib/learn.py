@@ -188,8 +188,8 @@ class RunConfig(ClusterConfig, run_config.RunConfig):
         session_creation_timeout_secs: float | None = 7200,
     ) -> None:
         # One warning per construction, at the caller's line. Python shows it once per
-        # line, and by default to developers only. `replace` constructs nothing. A
-        # program of TensorFlow 1 never named this class.
+        # line, and by default to developers only. `replace` constructs nothing. In
+        # TensorFlow 1 mode, the program did not choose this class.
         if not tf1_mode.is_on():
             warnings.warn(_DEPRECATED, DeprecationWarning, stacklevel=2)
         place = Place.from_environ(os.environ)
