@@ -15,7 +15,7 @@ from tensorflow_estimator.python.estimator import estimator as frozen
 
 from estimator_runtime.config.options import TrainingOptions
 from estimator_runtime.estimator.reuse import keys
-from estimator_runtime.estimator.reuse.inputs import CannotReuse
+from estimator_runtime.estimator.reuse.inputs import CannotReuse, first_line
 from estimator_runtime.estimator.reuse.model import Model, checkpoint_identity
 
 _logger = logging.getLogger(__name__)
@@ -221,9 +221,3 @@ def _own_method(estimator: Any) -> str | None:
         if callable(stock) and is_own and name not in _OVERRIDABLE:
             return f"{cls.__name__} has a {name} of its own"
     return None
-
-
-def first_line(error: BaseException) -> str:
-    """Return the class and the first line of an error."""
-    lines = str(error).splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"

@@ -26,13 +26,16 @@ import tensorflow as tf
 from tensorflow_estimator.python.estimator import estimator as frozen
 
 from estimator_runtime.estimator.reuse.cache import GraphCache, cache_of
-from estimator_runtime.estimator.reuse.inputs import CannotReuse, static_shape
+from estimator_runtime.estimator.reuse.inputs import (
+    CannotReuse,
+    described,
+    static_shape,
+)
 from estimator_runtime.estimator.reuse.keys import model_key
 from estimator_runtime.estimator.reuse.model import checkpoint_identity
 from estimator_runtime.tf_internals import graphs
 
 tf1 = tf.compat.v1
-_COMPOSITES = (tf.SparseTensor, tf.RaggedTensor)
 # How far ahead of the clock the name of an export may be. Enough for a few evaluations
 # in a row, and gone before another process is likely to export to the same folder.
 _MAX_SECS_AHEAD = 5
@@ -231,7 +234,7 @@ def _key(graph: tf.Graph, receiver: Any) -> Hashable:
     )
     return (
         type(receiver),
-        tuple(_described(getattr(receiver, name, None)) for name in names),
+        tuple(described(getattr(receiver, n, None), _of_tensor) for n in names),
         collections,
         graph.seed,
         graphs.seeds_drawn(graph),
@@ -239,17 +242,7 @@ def _key(graph: tf.Graph, receiver: Any) -> Hashable:
     )
 
 
-def _described(value: Any) -> Hashable:
-    kind = type(value)
-    if value is None:
-        return None
-    if isinstance(value, dict):
-        return kind, tuple((name, _described(each)) for name, each in value.items())
-    if isinstance(value, (list, tuple)):
-        return kind, tuple(map(_described, value))
-    if isinstance(value, _COMPOSITES):
-        parts = tf.nest.flatten(value, expand_composites=True)
-        return tf.type_spec_from_value(value), tuple(map(_described, parts))
+def _of_tensor(value: Any) -> Hashable:
     if isinstance(value, tf.Tensor) and hasattr(value, "op"):
         return value.name, value.dtype, static_shape(value)
-    raise CannotReuse(f"input_receiver_fn returns a {kind.__name__}")
+    raise CannotReuse(f"input_receiver_fn returns a {type(value).__name__}")

@@ -22,7 +22,12 @@ import tensorflow as tf
 
 from estimator_runtime.checkpoint.checkpoint import Identity, identity, index_identity
 from estimator_runtime.estimator.reuse import state
-from estimator_runtime.estimator.reuse.inputs import CannotReuse, Inputs, to_feed
+from estimator_runtime.estimator.reuse.inputs import (
+    CannotReuse,
+    Inputs,
+    first_line,
+    to_feed,
+)
 from estimator_runtime.tf_internals import graphs, savers, sessions
 
 tf1 = tf.compat.v1
@@ -187,9 +192,15 @@ class Model:
             checkpoint: The prefix of the checkpoint's files.
 
         Raises:
-            tf.errors.OpError: If the checkpoint does not fit the graph.
+            CannotReuse: If the checkpoint cannot be restored into the graph.
         """
-        session = self._ready_session(checkpoint)
+        try:
+            session = self._ready_session(checkpoint)
+        except Exception as error:
+            raise CannotReuse(
+                "the checkpoint cannot be restored into the kept graph: "
+                f"{first_line(error)}"
+            ) from error
         is_as_new = False
         try:
             yield session
