@@ -37,6 +37,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from estimator_runtime import threads
 from estimator_runtime.config import waits
 from estimator_runtime.config.paths import is_local
 
@@ -72,10 +73,7 @@ class Reporter:
         self._progress: dict[str, Any] = {}
         self._wake = threading.Event()
         self._closing = False
-        self._thread = threading.Thread(
-            target=self._serve, name="estimator_runtime reports", daemon=True
-        )
-        self._thread.start()
+        self._thread = threads.start("reports", self._serve)
 
     def send(self, report: dict[str, Any]) -> None:
         """Send a JSON object soon; never blocks."""

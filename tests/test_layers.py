@@ -16,7 +16,7 @@ _ROOT = pathlib.Path(estimator_runtime.__file__).parent
 _PACKAGE = "estimator_runtime"
 # From the lowest layer to the highest; modules of one line may import each other.
 _LAYERS = (
-    ("code_origin", "errors"),
+    ("code_origin", "errors", "threads"),
     ("config",),
     ("reporting",),
     ("tf_internals",),
@@ -43,7 +43,15 @@ _EXCEPTIONS = {
     ("patching.injection.startup._estimator_runtime_startup", ""),
 }
 # What explains itself at once, and starts, watches and restarts tasks.
-_LAUNCHING_HALF = ("cli", "code_origin", "config", "errors", "launch", "reporting")
+_LAUNCHING_HALF = (
+    "cli",
+    "code_origin",
+    "config",
+    "errors",
+    "launch",
+    "reporting",
+    "threads",
+)
 # What may import private names of TensorFlow.
 _KNOW_TENSORFLOW = ("tf_internals", "patching", "estimator", "tf1")
 # Seconds of import, which `--help` must not wait for.

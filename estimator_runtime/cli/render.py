@@ -85,7 +85,7 @@ def render(options: argparse.Namespace) -> tuple[str, int]:
         storage_class=options.storage_class,
         claim=options.claim,
         fs_group=options.fs_group,
-        pod_spec=options.pod_spec and kubernetes.read_pod_spec(options.pod_spec),
+        pod_spec=kubernetes.read_pod_spec(options.pod_spec) if options.pod_spec else {},
     )
     return renderer.render(job).rstrip(), 0
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from estimator_runtime import reporting
+from estimator_runtime import reporting, threads
 from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.config.paths import step_of
 from estimator_runtime.config.role import TaskType
@@ -84,7 +83,7 @@ def _train_and_evaluate(
     elif getattr(estimator.config, "_distribute_coordinator_mode", None):
         timeout_secs = estimator.config.session_creation_timeout_secs
         ps = ParameterServer(estimator.model_dir, task.cluster, timeout_secs)
-        threading.Thread(target=ps.serve_and_exit, daemon=True).start()
+        threads.start("ps", ps.serve_and_exit)
     result = stock_train_and_evaluate(estimator, train_spec, eval_spec)
     if roles.is_chief(task):
         _finish(estimator)

@@ -193,12 +193,12 @@ class Overrides:
         strip_default_attrs: bool = True,
     ) -> None:
         """Export one mode with a kept graph if `reuse_graphs` is on."""
-        cache = cache_for("export", self) if check_variables else None
-        if cache is None:
+
+        def export(builder: Any, input_receiver_fn: Any) -> None:
             stock._add_meta_graph_for_mode(
                 self,
                 builder,
-                input_receiver_fn_map,
+                {mode: input_receiver_fn},
                 checkpoint_path,
                 save_variables,
                 mode,
@@ -206,17 +206,21 @@ class Overrides:
                 check_variables,
                 strip_default_attrs,
             )
+
+        cache = cache_for("export", self) if check_variables else None
+        if cache is None:
+            export(builder, input_receiver_fn_map[mode])
             return
         exports.add_meta_graph(
             self,
             cache,
+            export,
             builder,
             input_receiver_fn_map[mode],
             checkpoint_path,
             save_variables,
             mode,
-            export_tags,
-            strip_default_attrs,
+            options=(tuple(export_tags or ()), strip_default_attrs),
         )
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import concurrent.futures
 import importlib.metadata
-import threading
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from estimator_runtime import threads
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.job_file import JobFile
@@ -117,10 +117,7 @@ class SupervisedJob(Supervisor):
     def __init__(self, job: Job, tasks: Tasks, screen: Screen, backend: str) -> None:
         super().__init__(job, tasks, screen, job_file=JobFile(job, backend))
         self._outcome: concurrent.futures.Future[Outcome] = concurrent.futures.Future()
-        self._thread = threading.Thread(
-            target=self._supervise, name="estimator_runtime supervisor", daemon=True
-        )
-        self._thread.start()
+        self._thread = threads.start("supervisor", self._supervise)
 
     def wait(self, timeout_secs: float | None = None) -> Outcome:
         """Wait for the end of the job; see `JobHandle.wait`."""

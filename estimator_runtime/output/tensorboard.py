@@ -11,10 +11,10 @@ import contextlib
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
+from estimator_runtime import threads
 from estimator_runtime.output import terminal
 from estimator_runtime.patching.injection.children import helper_command
 
@@ -58,9 +58,7 @@ class Dashboard:
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is for the training
         )
-        threading.Thread(
-            target=self._announce, name="estimator_runtime TensorBoard", daemon=True
-        ).start()
+        threads.start("TensorBoard", self._announce)
 
     @classmethod
     def started(

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 
+from estimator_runtime import threads
 from estimator_runtime.output.tensorboard import FIRST_FREE, HOST
 
 _CHECK_SECS = 0.5
@@ -30,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     # Exit regularly, so that the files of TensorBoard's data server are removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     # Started before the imports, which take seconds.
-    threading.Thread(target=_end_with, args=(int(parent),), daemon=True).start()
+    threads.start("parent", _end_with, int(parent))
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # other output must not look like the answer
     try:

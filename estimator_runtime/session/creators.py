@@ -28,7 +28,7 @@ from estimator_runtime.errors import ConfigError, PeerTimeoutError
 from estimator_runtime.session.hooks.peer_watchdog import servers_watched
 from estimator_runtime.session.settings import SessionSettings
 from estimator_runtime.signals import request
-from estimator_runtime.tf_internals import sessions
+from estimator_runtime.tf_internals import graphs, sessions
 
 _logger = logging.getLogger(__name__)
 _train = tf.compat.v1.train
@@ -149,17 +149,13 @@ class ChiefCreator(VerifiedSessionCreator):
         session, _ = self._get_session_manager().recover_session(
             self._master, config=self._config
         )
-        is_adopted = False
-        try:
+        with contextlib.ExitStack() as unless_adopted:
+            unless_adopted.callback(session.close)
             # Checked last: from here on, a ps that restarts ends this session.
-            is_adopted = owner.is_signed(session) and sessions.is_ready(
-                self._get_session_manager(), session
-            )
-        finally:
-            if not is_adopted:
-                session.close()
-        if not is_adopted:
-            return None
+            manager = self._get_session_manager()
+            if not (owner.is_signed(session) and sessions.is_ready(manager, session)):
+                return None
+            unless_adopted.pop_all()
         _logger.warning(
             "the parameter servers are alive at step %d; going on from there, not "
             "from the checkpoint %s",
@@ -219,14 +215,11 @@ class ChiefCreator(VerifiedSessionCreator):
         recognizable as such.
         """
         config = ps_notes.brief(self._config, self._max_wait_secs)
-        search = NanSearch(tf.compat.v1.trainable_variables())
         with (
             self._in_time(),
-            tf.compat.v1.Session(
-                self._master, graph=search.graph, config=config
-            ) as session,
+            tf.compat.v1.Session(self._master, config=config) as session,
         ):
-            name = search.first(session)
+            name = first_nan(session, tf.compat.v1.trainable_variables())
         if name is not None:
             _logger.warning(
                 "the parameter servers are alive at step %d, but have NaN in %r; going "
@@ -408,57 +401,25 @@ def disown(
         )
 
 
-class NanSearch:
-    """A search for NaN in variables that runs on the servers that hold them.
+def first_nan(
+    session: tf.compat.v1.Session, variables: Iterable[tf.Variable]
+) -> str | None:
+    """Return the name of the first variable that has a NaN, or None.
 
-    Only the results are transferred, not the values. A server needs a byte for each
-    value meanwhile.
+    The servers that hold the variables search them, and transfer only the results. A
+    server needs a byte for each value meanwhile. The ops stay in the graph.
 
     Args:
+        session: A session in which the variables are initialized. Its graph may be
+            finalized.
         variables: The trainable variables; a NaN in any other may be intended.
-
-    Attributes:
-        graph: The graph of the search. The program's own graph may be finalized, and
-            needs these operations at no other time.
     """
-
-    def __init__(self, variables: Iterable[tf.Variable]) -> None:
-        self.graph = tf.Graph()
-        self._has_nan: dict[str, tf.Tensor] = {}
-        with self.graph.as_default():
-            for variable in variables:
-                if variable.dtype.base_dtype in _FLOATS:
-                    with tf.device(variable.device):
-                        is_nan = tf.math.is_nan(_read(variable))
-                        self._has_nan[variable.op.name] = tf.reduce_any(is_nan)
-
-    def first(self, session: tf.compat.v1.Session) -> str | None:
-        """Return the name of the first variable that has a NaN, or None.
-
-        Args:
-            session: A session of `graph` on the servers that hold the variables, where
-                all of them are initialized.
-        """
-        if not self._has_nan:
-            return None  # an empty graph cannot be run
-        found = session.run(self._has_nan)
-        return next((name for name, has_nan in found.items() if has_nan), None)
-
-
-def _read(variable: tf.Variable) -> tf.Tensor:
-    """Return the value of a variable of another graph.
-
-    A server identifies a variable by its name.
-    """
-    operation = variable.op
-    versions = operation.graph.graph_def_versions
-    definition = tf.compat.v1.GraphDef(node=[operation.node_def], versions=versions)
-    (node,) = definition.node
-    del node.input[:]
-    node.attr.pop("_class", None)  # refers to other nodes of its graph
-    (held,) = tf.graph_util.import_graph_def(
-        definition, return_elements=[operation.outputs[0].name], name=""
-    )
-    if held.dtype != tf.resource:
-        return held
-    return tf.raw_ops.ReadVariableOp(resource=held, dtype=variable.dtype.base_dtype)
+    has_nan: dict[str, tf.Tensor] = {}
+    with graphs.adding_to(session.graph):
+        for variable in variables:
+            if variable.dtype.base_dtype in _FLOATS:
+                with tf.device(variable.device):
+                    is_nan = tf.math.is_nan(variable.read_value())
+                    has_nan[variable.op.name] = tf.reduce_any(is_nan)
+    found = session.run(has_nan)
+    return next((name for name, is_nan in found.items() if is_nan), None)

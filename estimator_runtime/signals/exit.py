@@ -16,7 +16,7 @@ import types
 from collections.abc import Callable
 from typing import NoReturn
 
-from estimator_runtime import code_origin
+from estimator_runtime import code_origin, threads
 
 # How long to wait for a slow reader.
 _READER_SECS = 2.0
@@ -79,14 +79,8 @@ def call_and_flush(function: Callable[[], object]) -> None:
     Args:
         function: Its errors are ignored.
     """
-    thread = threading.Thread(
-        target=_call_and_flush,
-        args=(function,),
-        name="estimator_runtime exit",
-        daemon=True,
-    )
     try:
-        thread.start()
+        thread = threads.start("exit", _call_and_flush, function)
     except RuntimeError:  # no more threads can be started
         return
     thread.join(_READER_SECS)

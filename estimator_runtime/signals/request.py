@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import NoReturn
 
-from estimator_runtime import reporting
+from estimator_runtime import reporting, threads
 from estimator_runtime.config import waits
 from estimator_runtime.config.paths import step_of
 from estimator_runtime.signals import exit
@@ -293,13 +293,7 @@ class _StopRequest:
             inbox.close()
             return
         self._inbox = inbox
-        self._thread = threading.Thread(
-            target=self._serve,
-            args=(inbox, grace_secs),
-            name="estimator_runtime signals",
-            daemon=True,
-        )
-        self._thread.start()
+        self._thread = threads.start("signals", self._serve, inbox, grace_secs)
 
     def _close_if_unused(self) -> None:
         # A session that was never closed may be garbage-collected in any thread.

@@ -29,6 +29,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from estimator_runtime import threads
+
 _logger = logging.getLogger(__name__)
 
 # If all tasks are alive, a close takes a few milliseconds.
@@ -179,11 +181,8 @@ class BoundedClose:
         Raises:
             tf.errors.OpError: If the session's own `close` raises it in time.
         """
-        thread = threading.Thread(
-            target=self._close, name="estimator_runtime close", daemon=True
-        )
         try:
-            thread.start()
+            thread = threads.start("close", self._close)
         except RuntimeError:  # no more threads can be started
             self._session.close()
             return

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from estimator_runtime.session.creators import NanSearch
+from estimator_runtime.session.creators import first_nan
 
 tf1 = tf.compat.v1
 
@@ -17,7 +17,7 @@ def target():
     return tf1.train.Server.create_local_server().target
 
 
-def first_nan(target, values, **kwargs):
+def found_in(target, values, **kwargs):
     """Return what is found in variables of these values."""
     with tf.Graph().as_default() as graph, tf1.Session(target) as session:
         for name, value in values.items():
@@ -25,9 +25,7 @@ def first_nan(target, values, **kwargs):
         variables = tf1.global_variables()
         session.run([variable.initializer for variable in variables])
         graph.finalize()
-        search = NanSearch(variables)
-        with tf1.Session(target, graph=search.graph) as other:
-            return search.first(other)
+        return first_nan(session, variables)
 
 
 @pytest.mark.parametrize("use_resource", [True, False])
@@ -37,11 +35,11 @@ def test_a_variable_with_a_nan_is_named(target, dtype, use_resource):
         "good": np.array([1.0, math.inf], dtype.as_numpy_dtype),
         "layer/bad": np.array([[1.0, 2.0], [math.nan, 4.0]], dtype.as_numpy_dtype),
     }
-    assert first_nan(target, values, use_resource=use_resource) == "layer/bad"
+    assert found_in(target, values, use_resource=use_resource) == "layer/bad"
 
 
 def test_infinities_whose_sum_is_no_number_are_no_nan(target):
-    assert first_nan(target, {"mask": [math.inf, -math.inf], "count": [1, 2]}) is None
+    assert found_in(target, {"mask": [math.inf, -math.inf], "count": [1, 2]}) is None
 
 
 def test_variables_in_parts_and_beside_others_are_found_by_their_names(target):
@@ -56,6 +54,4 @@ def test_variables_in_parts_and_beside_others_are_found_by_their_names(target):
         session.run([variable.initializer for variable in (first, second, beside)])
         session.run(second.assign([[1.0, 2.0], [math.nan, 4.0]]))
         graph.finalize()
-        search = NanSearch([beside, *table])
-        with tf1.Session(target, graph=search.graph) as other:
-            assert search.first(other) == "table/part_1"
+        assert first_nan(session, [beside, *table]) == "table/part_1"

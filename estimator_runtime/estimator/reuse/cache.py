@@ -15,7 +15,7 @@ from tensorflow_estimator.python.estimator import estimator as frozen
 
 from estimator_runtime.config.options import TrainingOptions
 from estimator_runtime.estimator.reuse import keys
-from estimator_runtime.estimator.reuse.inputs import CannotReuse
+from estimator_runtime.estimator.reuse.inputs import CannotReuse, first_line
 from estimator_runtime.estimator.reuse.model import Model, checkpoint_identity
 
 _logger = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class GraphCache:
             reason = self._refused.get(key)
             if reason is None:
                 try:
-                    return self.graph(key, make)
+                    return self.find(key) or self.keep(key, make())
                 except CannotReuse as error:
                     reason = str(error)
                 except (TypeError, ValueError) as error:
@@ -90,29 +90,26 @@ class GraphCache:
         # Outside of `except`: that error's traceback would keep graphs alive.
         raise CannotReuse(reason)
 
-    def graph(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Return the graph for a key; make it if there is none.
+    def find(self, key: Hashable) -> Any:
+        """Return the graph that is kept for a key, or None."""
+        with self._lock:
+            found = self._kept.get(key)
+            return found and self.keep(key, found)
+
+    def keep(self, key: Hashable, graph: Any) -> Any:
+        """Keep a graph, which was used last, and return it.
 
         Args:
             key: Everything that the graph depends on.
-            make: Makes the graph, which has a method `close`. Its errors are raised.
+            graph: The graph, with its sessions, which end with it.
         """
         with self._lock:
-            found = self._kept.get(key)
-            if found is None:
-                found = make()
-                # If make() has made another one for this key, that one is replaced.
-                self._close(self._kept.pop(key, None))
-                self._kept[key] = found
-            self._kept.move_to_end(key)
-            if len(self._kept) > MAX_GRAPHS:
-                self._close(self._kept.popitem(last=False)[1])
-            return found
-
-    @staticmethod
-    def _close(graph: Any) -> None:
-        if graph is not None:
-            graph.close()
+            kept = self._kept  # `clear` does not wait for the lock
+            kept.pop(key, None)
+            kept[key] = graph
+            if len(kept) > MAX_GRAPHS:
+                kept.popitem(last=False)
+            return graph
 
     def shapes(self, checkpoint: str) -> Hashable:
         """Return the names and shapes of the variables in a checkpoint.
@@ -152,20 +149,9 @@ class GraphCache:
             self._logged.add(text)
             _logger.info("%s", text)
 
-    def clear(self) -> bool:
-        """Drop all graphs. A call that uses one keeps it until it is done.
-
-        Returns:
-            False, and nothing is dropped, if another thread builds a graph now.
-        """
-        if not self._lock.acquire(blocking=False):
-            return False
-        try:
-            while self._kept:
-                self._close(self._kept.popitem()[1])
-        finally:
-            self._lock.release()
-        return True
+    def clear(self) -> None:
+        """Drop all graphs. A call that uses one keeps it until it is done."""
+        self._kept = collections.OrderedDict()
 
     def __len__(self) -> int:
         """Return how many graphs are kept."""
@@ -197,10 +183,10 @@ def _drop_all_but_newest(cache: GraphCache) -> None:
     """Drop the graphs of Estimators by default, but for those of the last few."""
     with _recent_lock:
         caches = [found for each in _recent if (found := each()) not in (None, cache)]
-        # One that builds a graph now is dropped by a later call.
-        busy = [each for each in caches[: 1 - MAX_ESTIMATORS] if not each.clear()]
-        kept = [*busy, *caches[1 - MAX_ESTIMATORS :], cache]
-        _recent[:] = map(weakref.ref, kept)
+        # Each time: what one of them is building now is kept when it is done.
+        for each in caches[: 1 - MAX_ESTIMATORS]:
+            each.clear()
+        _recent[:] = map(weakref.ref, [*caches, cache])
 
 
 def cache_for(
@@ -235,9 +221,3 @@ def _own_method(estimator: Any) -> str | None:
         if callable(stock) and is_own and name not in _OVERRIDABLE:
             return f"{cls.__name__} has a {name} of its own"
     return None
-
-
-def first_line(error: BaseException) -> str:
-    """Return the class and the first line of an error."""
-    lines = str(error).splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"

@@ -25,7 +25,7 @@ from tensorflow_estimator.python.estimator import util
 
 from estimator_runtime.estimator.evaluation import stop_hooks
 from estimator_runtime.estimator.reuse import in_memory
-from estimator_runtime.estimator.reuse.cache import GraphCache, first_line
+from estimator_runtime.estimator.reuse.cache import GraphCache
 from estimator_runtime.estimator.reuse.inputs import CannotReuse, Inputs
 from estimator_runtime.estimator.reuse.keys import model_key
 from estimator_runtime.estimator.reuse.model import Model, ModelSession, Outputs
@@ -375,7 +375,7 @@ class _Call:
                 self._check_graph(self._graph)
             inputs = Inputs(self._graph, features, labels)
             model = self._model(inputs, checkpoint)
-            session = until_done.enter_context(_session(model, checkpoint))
+            session = until_done.enter_context(model.session(checkpoint))
         except CannotReuse as reason:
             self._cache.log_refusal(_NAMES[self._mode], reason)
             return None
@@ -422,24 +422,6 @@ class _Call:
 
 _NAMES = {_EVAL: "evaluate", _PREDICT: "predict"}
 _BUILDERS = {_EVAL: _build_evaluation, _PREDICT: _build_prediction}
-
-
-@contextlib.contextmanager
-def _session(model: Model, checkpoint: str) -> Iterator[ModelSession]:
-    """Enter `Model.session`.
-
-    Raises:
-        CannotReuse: If the checkpoint cannot be restored.
-    """
-    with contextlib.ExitStack() as stack:
-        try:
-            session = stack.enter_context(model.session(checkpoint))
-        except Exception as error:
-            raise CannotReuse(
-                "the checkpoint cannot be restored into the kept graph: "
-                f"{first_line(error)}"
-            ) from error
-        yield session
 
 
 def _scaffold_of_inputs() -> tf.compat.v1.train.Scaffold:

@@ -7,7 +7,7 @@ is kept, at placeholders of the same types and static shapes.
 from __future__ import annotations
 
 import collections
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,12 @@ _UNFEEDABLE = (tf.resource, tf.variant)
 
 class CannotReuse(Exception):
     """A call that builds its own graph; the message completes "because ..."."""
+
+
+def first_line(error: BaseException) -> str:
+    """Return the class and the first line of an error."""
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"
 
 
 class Inputs:
@@ -50,11 +56,7 @@ class Inputs:
         self._values = (features, labels)
         self.tensors: list[Any] = []
         self.seeds_drawn = 0 if graph is None else graphs.seeds_drawn(graph)
-        self.key: Hashable = (
-            self._described(features),
-            self._described(labels),
-            self.seeds_drawn,
-        )
+        self.key: Hashable = described(self._values, self._leaf), self.seeds_drawn
         if not self.tensors:
             raise CannotReuse("input_fn returns no tensor")
 
@@ -68,27 +70,22 @@ class Inputs:
         fed = [tf1.placeholder(t.dtype.base_dtype, t.shape) for t in self.tensors]
         # A session does not fetch what is fed, as predictions may ask for.
         values = [tf.identity(each) for each in fed]
-        features, labels = self._values
-        return fed, self._rebuilt(features, values), self._rebuilt(labels, values)
+        leaves = tf.nest.flatten(self._values, expand_composites=True)
+        features, labels = tf.nest.pack_sequence_as(
+            self._values,
+            [None if e is None else values[self._places[id(e)]] for e in leaves],
+            expand_composites=True,
+        )
+        return fed, features, labels
 
-    def _described(self, value: Any) -> Hashable:
-        """Return the part of the key for a value, and collect its tensors."""
-        kind = type(value)
-        if value is None:
-            return None
-        if kind in _MAPPINGS:
-            # model_fn may make variables in the order of the features.
-            return kind, tuple((n, self._described(v)) for n, v in value.items())
-        if _is_sequence(kind):
-            return kind, tuple(self._described(each) for each in value)
-        if isinstance(value, _COMPOSITES):
-            spec = tf.type_spec_from_value(value)
-            return spec, tuple(self._tensor(part) for part in _parts(value))
+    def _leaf(self, value: Any) -> Hashable:
+        """Return the part of the key for a tensor or a column, and collect it."""
         if isinstance(value, tf.Tensor):
             return self._tensor(value)
         if isinstance(value, Column):
             return self._placed(value)
-        raise CannotReuse(f"input_fn returns a {kind.__name__}, which cannot be fed")
+        kind = type(value).__name__
+        raise CannotReuse(f"input_fn returns a {kind}, which cannot be fed")
 
     def _tensor(self, tensor: Any) -> Hashable:
         graph = getattr(tensor, "graph", None)
@@ -110,35 +107,33 @@ class Inputs:
             self.tensors.append(tensor)
         return place, tensor.dtype.base_dtype, static_shape(tensor)
 
-    def _rebuilt(self, value: Any, tensors: Sequence[tf.Tensor]) -> Any:
-        """Return a value with other tensors in place of its own."""
 
-        def again(each: Any) -> Any:
-            return self._rebuilt(each, tensors)
+def described(value: Any, of_leaf: Callable[[Any], Hashable]) -> Hashable:
+    """Return a key for a nesting of dicts, lists and tuples.
 
-        kind = type(value)
-        if value is None:
-            return None
-        if kind in _MAPPINGS:
-            return kind((name, again(each)) for name, each in value.items())
-        if _is_sequence(kind):
-            children = map(again, value)
-            return kind(*children) if hasattr(kind, "_fields") else kind(children)
-        if isinstance(value, _COMPOSITES):
-            parts = [again(part) for part in _parts(value)]
-            return tf.nest.pack_sequence_as(value, parts, expand_composites=True)
-        return tensors[self._places[id(value)]]
+    Args:
+        value: The nesting.
+        of_leaf: Returns the key of anything else, such as a tensor, and of the parts of
+            a sparse or ragged tensor.
+    """
+    kind = type(value)
+    if value is None:
+        return None
+    if kind in _MAPPINGS:
+        # model_fn may make variables in the order of the features.
+        return kind, tuple((n, described(v, of_leaf)) for n, v in value.items())
+    if _is_sequence(kind):
+        return kind, tuple(described(each, of_leaf) for each in value)
+    if isinstance(value, _COMPOSITES):
+        parts = tf.nest.flatten(value, expand_composites=True)
+        return tf.type_spec_from_value(value), tuple(map(of_leaf, parts))
+    return of_leaf(value)
 
 
 def _is_sequence(kind: type) -> bool:
     return kind in (list, tuple) or (
         issubclass(kind, tuple) and hasattr(kind, "_fields")
     )
-
-
-def _parts(value: Any) -> list[Any]:
-    """Return the tensors that a sparse or ragged tensor consists of."""
-    return tf.nest.flatten(value, expand_composites=True)
 
 
 def static_shape(tensor: tf.Tensor | Column) -> tuple[int | None, ...] | None:

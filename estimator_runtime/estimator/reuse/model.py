@@ -22,7 +22,12 @@ import tensorflow as tf
 
 from estimator_runtime.checkpoint.checkpoint import Identity, identity, index_identity
 from estimator_runtime.estimator.reuse import state
-from estimator_runtime.estimator.reuse.inputs import CannotReuse, Inputs, to_feed
+from estimator_runtime.estimator.reuse.inputs import (
+    CannotReuse,
+    Inputs,
+    first_line,
+    to_feed,
+)
 from estimator_runtime.tf_internals import graphs, savers, sessions
 
 tf1 = tf.compat.v1
@@ -77,7 +82,6 @@ class Model:
         self._session_config = session_config
         self._idle: ModelSession | None = None
         self._lock = threading.Lock()
-        self._is_closed = False
         with tf.Graph().as_default() as self.graph:
             begin(self.graph)
             graphs.set_seeds_drawn(self.graph, inputs.seeds_drawn)
@@ -188,107 +192,88 @@ class Model:
             checkpoint: The prefix of the checkpoint's files.
 
         Raises:
-            tf.errors.OpError: If the checkpoint does not fit the graph.
+            CannotReuse: If the checkpoint cannot be restored into the graph.
         """
-        session = self._exchange(None)
         try:
-            if session is None or not session.is_current():
-                if session is not None:
-                    session.close()
-                session = ModelSession(self, self._session_config, checkpoint)
-            else:
-                session.take(checkpoint)
-        except BaseException:
-            if session is not None:
-                session.close()
-            raise
-        unused: ModelSession | None = session
+            session = self._ready_session(checkpoint)
+        except Exception as error:
+            raise CannotReuse(
+                "the checkpoint cannot be restored into the kept graph: "
+                f"{first_line(error)}"
+            ) from error
+        is_as_new = False
         try:
             yield session
-            unused = self._exchange(session)
+            is_as_new = self.is_stateless
         except GeneratorExit:  # a prediction that nobody reads any further
-            unused = self._exchange(session)
+            is_as_new = self.is_stateless
             raise
         finally:
-            if unused is not None:
-                unused.close()
+            if is_as_new:
+                self._exchange(session)
+            else:
+                session.raw.close()
+
+    def _ready_session(self, checkpoint: str) -> ModelSession:
+        """Return the idle session, or a new one, with the values of a checkpoint."""
+        files = [identity(name) for name in self.table_files or ()]
+        session = self._exchange(None)
+        is_new = session is None or session.table_files != files or None in files
+        if session is None or is_new:
+            raw = tf1.Session(graph=self.graph, config=self._session_config)
+            session = ModelSession(raw, self.outputs, self.feeds, files)
+        holds = checkpoint_identity(checkpoint)
+        if holds is None or holds != session.holds or self.changes_variables:
+            with self.graph.as_default():
+                self.saver.restore(session.raw, checkpoint)
+            session.holds = holds
+        if is_new:
+            session.raw.run(self.local_init)
+            missing = session.raw.run(self.ready)
+            if missing.size:
+                raise tf.errors.FailedPreconditionError(
+                    None, None, f"not initialized: {missing.tolist()}"
+                )
+        elif self.has_local_variables:
+            session.raw.run(self.reset)
+        return session
 
     def _exchange(self, session: ModelSession | None) -> ModelSession | None:
-        """Keep a session for the next call, and return the one that was kept before.
-
-        A session that cannot be kept is returned.
-        """
+        """Keep a session for the next call, and return the one that was kept before."""
         with self._lock:
-            if session is not None and (self._is_closed or not self.is_stateless):
-                return session
             found, self._idle = self._idle, session
         return found
-
-    def close(self) -> None:
-        """Close the idle session now, and the others when their calls end."""
-        with self._lock:
-            self._is_closed = True
-            idle, self._idle = self._idle, None
-        if idle is not None:
-            idle.close()
 
 
 class ModelSession:
     """A session of a model, which holds the values of a checkpoint.
 
+    It does not refer to the model: a session that nobody refers to is closed at once.
+
     Args:
-        model: The model.
-        config: Configuration of the session.
-        checkpoint: The prefix of the checkpoint's files.
+        raw: The session.
+        outputs: What the model computes.
+        feeds: The names of the placeholders for a batch.
+        table_files: The identities of the files that its tables are read from.
 
     Attributes:
-        outputs: What the model computes.
-
-    Raises:
-        tf.errors.OpError: If the checkpoint does not fit the graph.
+        raw: As given.
+        outputs: As given.
+        table_files: As given.
+        holds: Identifies the checkpoint; None if that is not known.
     """
 
     def __init__(
-        self, model: Model, config: tf.compat.v1.ConfigProto, checkpoint: str
+        self,
+        raw: tf.compat.v1.Session,
+        outputs: Outputs,
+        feeds: Sequence[str],
+        table_files: Sequence[Identity | None],
     ) -> None:
-        self._model = model
-        self.outputs = model.outputs
-        self._calls: dict[Any, Any] = {}
-        self._files = self._table_files()
-        self.raw = tf1.Session(graph=model.graph, config=config)
-        try:
-            self._restore(checkpoint)
-            self.raw.run(model.local_init)
-            missing = self.raw.run(model.ready)
-            if missing.size:
-                raise tf.errors.FailedPreconditionError(
-                    None, None, f"not initialized: {missing.tolist()}"
-                )
-        except BaseException:
-            self.raw.close()
-            raise
-
-    def is_current(self) -> bool:
-        """Return whether the files of its tables are those that it has read."""
-        return self._files is not None and self._files == self._table_files()
-
-    def take(self, checkpoint: str) -> None:
-        """Hold the values of a checkpoint, and initialize local variables again."""
-        identity = checkpoint_identity(checkpoint)
-        if identity is None or identity != self._holds or self._model.changes_variables:
-            self._restore(checkpoint)
-        if self._model.has_local_variables:
-            self.raw.run(self._model.reset)
-
-    def _restore(self, checkpoint: str) -> None:
-        self._holds = checkpoint_identity(checkpoint)
-        with self._model.graph.as_default():
-            self._model.saver.restore(self.raw, checkpoint)
-
-    def _table_files(self) -> list[Identity | None] | None:
-        names = self._model.table_files or []
-        found = [identity(name) for name in names]
-        return None if None in found else found
+        self.raw, self.outputs, self.table_files = raw, outputs, table_files
+        self.holds: tuple[str, Identity] | None = None
+        self._feeds = feeds
+        self._calls: dict[Any, _BatchCall] = {}
 
     def update(self, batch: Sequence[Any]) -> None:
         """Run what the graph does for a batch.
@@ -315,13 +300,8 @@ class ModelSession:
     def _call(self, fetches: Any, batch: Sequence[Any], key: Any = None) -> Any:
         call = self._calls.get(key)
         if call is None:
-            call = self._calls[key] = _BatchCall(self.raw, self._model.feeds, fetches)
+            call = self._calls[key] = _BatchCall(self.raw, self._feeds, fetches)
         return call(batch)
-
-    def close(self) -> None:
-        """Close the session."""
-        self._calls.clear()
-        self.raw.close()
 
 
 class _BatchCall:

@@ -7,9 +7,10 @@ them. The JobSet also creates the headless service that resolves the names of th
 So every address is known before anything runs, and a restarted task keeps its address.
 """
 
+import dataclasses
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
@@ -59,52 +60,50 @@ _MAX_NAME = 40
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]+\Z")
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class KubernetesRenderer:
     """Renders a job as a JobSet and a claim for the volume of its checkpoints.
 
     Attributes:
         image: The container image, with this package and the program.
         name: The name of the JobSet; the names of all other objects begin with it.
-        storage: Size of the volume, such as "10Gi", which is the default.
+        storage: Size of the volume, such as "10Gi", which None stands for.
         storage_class: Storage class of the claim; None for the cluster's default.
         claim: Name of an existing claim to use; None to create one.
         fs_group: The group that may write to the volume and that all pods belong to;
-            by default the group of the user in the Dockerfile.
+            None for the group of the user in the Dockerfile.
         pod_spec: More fields for the spec of each pod, such as nodeSelector. They
             replace those of the same name.
     """
 
-    def __init__(
-        self,
-        *,
-        image: str,
-        name: str,
-        storage: str | None = None,
-        storage_class: str | None = None,
-        claim: str | None = None,
-        fs_group: int | None = None,
-        pod_spec: dict[str, Any] | None = None,
-    ) -> None:
-        """Check the options; see the attributes for their meaning.
+    image: str
+    name: str
+    storage: str | None = None
+    storage_class: str | None = None
+    claim: str | None = None
+    fs_group: int | None = None
+    pod_spec: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check the values.
 
         Raises:
             ConfigError: If the name is not valid in Kubernetes, or a size or class is
                 given for an existing claim.
         """
-        if not _NAME.match(name) or len(name) > _MAX_NAME:
+        if not _NAME.match(self.name) or len(self.name) > _MAX_NAME:
             raise ConfigError(
-                f"name is {name!r}; give one of at most {_MAX_NAME} small letters, "
-                "digits and hyphens, which begins with a letter: --name NAME"
+                f"name is {self.name!r}; give one of at most {_MAX_NAME} small "
+                "letters, digits and hyphens, which begins with a letter: --name NAME"
             )
-        if claim is not None and (storage, storage_class) != (None, None):
+        if self.claim is not None and (self.storage, self.storage_class) != (
+            None,
+            None,
+        ):
             raise ConfigError(
-                f"the claim {claim!r} is one that exists; leave out --storage and "
+                f"the claim {self.claim!r} is one that exists; leave out --storage and "
                 "--storage-class, or --claim to make one"
             )
-        self.fs_group = _GROUP if fs_group is None else fs_group
-        self.image, self.name, self.claim = image, name, claim
-        self.storage, self.storage_class = storage or "10Gi", storage_class
-        self.pod_spec = pod_spec or {}
 
     def render(self, job: Job) -> str:
         """Return the manifests of a job as YAML, for `kubectl apply -f`.
@@ -137,7 +136,7 @@ class KubernetesRenderer:
                 **named,
                 # Trainers and the evaluator may run on several nodes.
                 "accessModes": ["ReadWriteMany"],
-                "resources": {"requests": {"storage": self.storage}},
+                "resources": {"requests": {"storage": self.storage or "10Gi"}},
             },
         }
 
@@ -212,7 +211,7 @@ class KubernetesRenderer:
             # task without a handler, such as an evaluator, would use up that time.
             "shareProcessNamespace": True,
             "securityContext": {
-                "fsGroup": self.fs_group,
+                "fsGroup": _GROUP if self.fs_group is None else self.fs_group,
                 "fsGroupChangePolicy": "OnRootMismatch",
                 **self.pod_spec.get("securityContext", {}),
             },

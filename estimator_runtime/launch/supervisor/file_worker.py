@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from estimator_runtime import threads
+
 # How long to wait for an answer. A healthy disk takes milliseconds.
 _ANSWER_SECS = 2.0
 _POLL_SECS = 0.2
@@ -54,10 +56,7 @@ class FileWorker:
             self._waiting[question] = operation
             self._changed.notify_all()
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._serve, name="estimator_runtime files", daemon=True
-                )
-                self._thread.start()
+                self._thread = threads.start("files", self._serve)
 
     def ask(
         self,

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from estimator_runtime import threads
 from estimator_runtime.config import waits
 from estimator_runtime.distributed import coordination
 from estimator_runtime.output.training_log import TRAINING_LOG
@@ -49,9 +50,7 @@ class CoordinatedStopHook(tf.compat.v1.train.SessionRunHook):
         """Start to listen for a proposal from any task."""
         self._watch = request.Watch()
         if self._peers and self._note.is_open:
-            threading.Thread(
-                target=self._listen, name="estimator_runtime stop", daemon=True
-            ).start()
+            threads.start("stop", self._listen)
 
     def after_run(
         self,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
@@ -12,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from estimator_runtime import reporting
+from estimator_runtime import reporting, threads
 from estimator_runtime.config import waits
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.distributed import coordination, peers
@@ -118,12 +117,7 @@ class PeerWatchdogHook(tf.compat.v1.train.SessionRunHook):
 
     def watch(self, coord: tf.train.Coordinator) -> None:
         """Check on a new thread until the coordinator is told to stop."""
-        threading.Thread(
-            target=self._watch,
-            args=(coord,),
-            name="estimator_runtime peers",
-            daemon=True,
-        ).start()
+        threads.start("peers", self._watch, coord)
 
     def end(self, session: tf.compat.v1.Session) -> None:
         """Stop checking: the last save takes time, and other tasks may have ended."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from estimator_runtime import reporting
+from estimator_runtime import reporting, threads
 from estimator_runtime.checkpoint.store.state_file import StateError, read_state
 from estimator_runtime.config.paths import is_local, step_of
 from estimator_runtime.distributed import open_trainings
@@ -73,13 +73,8 @@ class WatchedHook(tf.compat.v1.train.SessionRunHook):
         if self._global_step is None:
             return
         self._is_over = threading.Event()
-        self._thread = threading.Thread(
-            target=self._watch,
-            args=(session.make_callable(self._global_step), self._is_over),
-            name="estimator_runtime progress",
-            daemon=True,
-        )
-        self._thread.start()
+        read = session.make_callable(self._global_step)
+        self._thread = threads.start("progress", self._watch, read, self._is_over)
 
     def end(self, session: tf.compat.v1.Session) -> None:
         """Show the last step."""

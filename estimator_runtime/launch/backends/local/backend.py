@@ -1,5 +1,6 @@
 """The local back end, which checks that this machine can run a job and starts it."""
 
+import dataclasses
 import os
 import sys
 
@@ -12,6 +13,7 @@ from estimator_runtime.launch.terminal.console import Console
 from estimator_runtime.launch.terminal.screen import DisplaySettings, Screen
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class LocalBackend:
     """Runs jobs as processes of this machine, on 127.0.0.1.
 
@@ -26,17 +28,10 @@ class LocalBackend:
         console: Where the output lines of the tasks go.
     """
 
-    def __init__(
-        self,
-        *,
-        warm: bool = True,
-        private_network: bool = False,
-        gpus_per_worker: float | None = None,
-        console: Console | None = None,
-    ) -> None:
-        self.warm, self.private_network = warm, private_network
-        self.gpus_per_worker = gpus_per_worker
-        self.console = console or Console()
+    warm: bool = True
+    private_network: bool = False
+    gpus_per_worker: float | None = None
+    console: Console = dataclasses.field(default_factory=Console)
 
     def submit(self, job: Job) -> SupervisedJob:
         """Start a job; see `Backend.submit`.

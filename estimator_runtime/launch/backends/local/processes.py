@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
+from estimator_runtime import threads
 from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.config.waits import IMPORT_SECS
 from estimator_runtime.errors import LaunchError
@@ -124,15 +125,10 @@ class Processes:
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
         if self._hear_fork_server:
-            self._listener = threading.Thread(
-                target=_forward_lines,
-                args=(self._fork_server.stderr, self._hear_fork_server),
-                name="estimator_runtime fork server",
-                daemon=True,
-            )
-            self._listener.start()
+            stderr, hear = self._fork_server.stderr, self._hear_fork_server
+            self._listener = threads.start("fork server", _forward_lines, stderr, hear)
             if self._warm:
-                self._hear_fork_server("importing TensorFlow, once for all tasks")
+                hear("importing TensorFlow, once for all tasks")
         answer = self._first_answer(is_cancelled)
         if not answer and is_cancelled():
             return
@@ -292,22 +288,15 @@ class _Pipes:
         self.cpu_secs: float | None = None
         self._has_ended = threading.Event()
         targets = (self._output, self._error, self._report)
-        self._threads = [
-            threading.Thread(
-                target=self._read,
-                args=(fd, target),
-                name=f"estimator_runtime {run.task}",
-                daemon=True,
-            )
-            for fd, target in zip(fds, targets, strict=True)
-        ]
-        for number, thread in enumerate(self._threads):
+        self._threads: list[threading.Thread] = []
+        for number, (fd, target) in enumerate(zip(fds, targets, strict=True)):
             try:
-                thread.start()
+                thread = threads.start(str(run.task), self._read, fd, target)
             except RuntimeError:  # there is no room for another thread
-                for fd in fds[number:]:
-                    os.close(fd)
+                for each in fds[number:]:
+                    os.close(each)
                 raise
+            self._threads.append(thread)
 
     def finish(self, deadline: float) -> None:
         """Forward what the run has last written, until a time; it has ended."""
@@ -375,10 +364,7 @@ class Reader:
         self._pipes: dict[int, _Pipes] = {}
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
-        self._thread = threading.Thread(
-            target=self._read, name="estimator_runtime output", daemon=True
-        )
-        self._thread.start()
+        self._thread = threads.start("output", self._read)
 
     def add(self, number: int, run: Run, fds: Sequence[int]) -> None:
         """Read the pipes of a run that is about to start, and close them at its end.

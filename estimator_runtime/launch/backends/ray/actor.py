@@ -3,13 +3,13 @@
 import contextlib
 import os
 import queue
-import threading
 import time
 from collections.abc import Mapping
 
 import ray
 
 import estimator_runtime
+from estimator_runtime import threads
 from estimator_runtime.errors import CompatibilityError, LaunchError
 from estimator_runtime.launch.backends.local.ports import HeldPorts
 from estimator_runtime.launch.backends.local.processes import Processes
@@ -74,7 +74,7 @@ class TaskActor:
         self._is_closed = False
         self._answered_at = self._heard_at = time.monotonic()
         self._lease_secs = lease_secs
-        threading.Thread(target=self._end_with_lease, daemon=True).start()
+        threads.start("lease", self._end_with_lease)
 
     def where(self, takes_port: bool = False) -> tuple[str, str, int | None]:
         """Return where the task is, and reserve a new port for it if it needs one.

@@ -29,6 +29,7 @@ _OF_ONE_PROCESS = (
 )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class RayBackend:
     """Runs jobs in a Ray cluster that this machine is a node of.
 
@@ -43,16 +44,14 @@ class RayBackend:
         console: Where the output lines of the tasks go.
     """
 
-    def __init__(
-        self,
-        *,
-        address: str = "auto",
-        placement: str = "spread",
-        working_dir: str | None = None,
-        placement_timeout_secs: float | None = None,
-        console: Console | None = None,
-    ) -> None:
-        """Check the options, which are described as attributes of the class.
+    address: str = "auto"
+    placement: str = "spread"
+    working_dir: str | None = None
+    placement_timeout_secs: float | None = None
+    console: Console = dataclasses.field(default_factory=Console)
+
+    def __post_init__(self) -> None:
+        """Check the options.
 
         Raises:
             ConfigError: If Ray is not installed, or an option cannot be used.
@@ -67,18 +66,15 @@ class RayBackend:
                 f"the Ray back end needs Ray, which cannot be imported ({error}); "
                 "install it with: pip install 'estimator-runtime[ray]'"
             ) from error
-        if placement not in _STRATEGIES:
+        if self.placement not in _STRATEGIES:
             raise ConfigError(
-                f"placement is {placement!r}; use {' or '.join(_STRATEGIES)}"
+                f"placement is {self.placement!r}; use {' or '.join(_STRATEGIES)}"
             )
-        if working_dir is not None and not os.path.isdir(working_dir):
+        if self.working_dir is not None and not os.path.isdir(self.working_dir):
             raise ConfigError(
-                f"working directory {working_dir!r} is not a folder; give the "
+                f"working directory {self.working_dir!r} is not a folder; give the "
                 "folder that has the script"
             )
-        self.address, self.placement, self.working_dir = address, placement, working_dir
-        self.placement_timeout_secs = placement_timeout_secs
-        self.console = console or Console()
 
     def submit(self, job: Job) -> SupervisedJob:
         """Reserve room in the cluster and start a job there; see `Backend.submit`.

@@ -18,6 +18,7 @@ from ray.exceptions import (
     RayError,
 )
 
+from estimator_runtime import threads
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.errors import LaunchError
 from estimator_runtime.launch.backends.ray.actor import LEASE_SECS
@@ -120,7 +121,7 @@ class Slot:
         with self._lock:
             if self.actor is None:
                 self.actor, self._heard_at = self._create(), None
-                self._follower = self._thread(self._follow, self.actor)
+                self._follower = threads.start(str(self.task), self._follow, self.actor)
             return self.actor
 
     def place(self, takes_port: bool, until: float, say: Callable[[str], None]) -> str:
@@ -161,7 +162,7 @@ class Slot:
         """Start a run at the address of the task, or where Ray places the actor."""
         with self._lock:
             actor, self._run, self._is_requested = self.fill(), run, False
-        self._thread(self._start, actor, run, environ)
+        threads.start(str(self.task), self._start, actor, run, environ)
 
     def signal(self, run: Run, number: int) -> None:
         """Send a signal to a run that has not ended; one that waits is not started."""
@@ -189,16 +190,6 @@ class Slot:
         """Wait until Ray reports that the actor is gone."""
         if self._follower is not None:
             self._follower.join(timeout_secs)
-
-    def _thread(self, target: Callable[..., None], *arguments: Any) -> threading.Thread:
-        thread = threading.Thread(
-            target=target,
-            args=arguments,
-            name=f"estimator_runtime {self.task}",
-            daemon=True,
-        )
-        thread.start()
-        return thread
 
     def _where(
         self,

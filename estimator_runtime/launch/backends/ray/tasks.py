@@ -12,6 +12,7 @@ from collections.abc import Collection
 
 from ray.exceptions import RayError
 
+from estimator_runtime import threads
 from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.config.paths import is_local
 from estimator_runtime.launch.backends.ray.cluster import RayCluster
@@ -74,12 +75,7 @@ class RayTasks:
             self._placing = concurrent.futures.Future()
             # A daemon, so that a cluster that does not answer cannot delay the end of
             # this process.
-            threading.Thread(
-                target=self._place,
-                args=(self._placing, addressed),
-                name="estimator_runtime placing",
-                daemon=True,
-            ).start()
+            threads.start("placing", self._place, self._placing, addressed)
         if not self._placing.done():
             return None
         placing, self._placing = self._placing, None
@@ -158,12 +154,7 @@ class RayTasks:
         if where in self._checked:
             return
         self._checked.add(where)
-        threading.Thread(
-            target=self._check_folder,
-            args=(event.run, path),
-            name="estimator_runtime check",
-            daemon=True,
-        ).start()
+        threads.start("check", self._check_folder, event.run, path)
 
     def _check_folder(self, run: Run, path: str) -> None:
         """Refuse a folder that this machine and the node of a run do not share.
