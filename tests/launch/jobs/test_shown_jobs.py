@@ -205,7 +205,8 @@ def test_ps_lists_the_tasks_of_a_job_until_it_ends(launch, tmp_path):
 
 def test_every_line_of_a_job_that_fails_may_be_an_object_of_json(launch):
     # The script refuses the option, which belongs before it.
-    job = launch("--log-format", "json", "--ps", "1", _PROGRAM, "--grace", "5")
-    assert job.end() == 2, job.text
+    options = ("--log-format", "json", "--ps", "1", "--max-restarts", "0")
+    job = launch(*options, _PROGRAM, "--grace", "5")
+    assert job.end() == 1, job.text
     lines = list(map(json.loads, job.text.splitlines()))
     assert {"launcher", "chief"} <= {line["task"] for line in lines}
