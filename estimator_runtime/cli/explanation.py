@@ -12,8 +12,10 @@ from estimator_runtime import code_origin
 from estimator_runtime.code_origin import Origin
 
 _TRACEBACK = "Traceback (most recent call last):"
-# How a message of AutoGraph's begins, and the line after its last frame.
+# How a message of AutoGraph's begins, what Keras adds to it, and the line after its
+# last frame.
 _OF_AUTOGRAPH = "in user code:\n"
+_AFTER_REASON = "Call arguments received by "
 _RAISED = re.compile(r"^\s*(\w*(?:Error|Exception)): ", re.MULTILINE)
 _FRAME = re.compile(r'File "(.+)", line (\d+), in (.+)')
 # Lines of a message of TensorFlow's that stand before the reason, and what stands
@@ -89,8 +91,8 @@ def summary_of(failure: BaseException) -> str | None:
     TensorFlow. None if the program or a library that it called has raised the
     exception without a framework in between, a note explains it, or it is that of
     Ctrl-C. Errors in code that AutoGraph has rewritten, and lookups of missing
-    features, always get a summary. An error of a Python function in the graph has all
-    lines of its message.
+    features, always get a summary. Errors in rewritten code, and of a Python function
+    in the graph, have all lines of their message.
     """
     if getattr(failure, "__notes__", ()) or isinstance(failure, KeyboardInterrupt):
         return None
@@ -170,12 +172,13 @@ def _of_rewritten_code(text: str) -> str | None:
 
 
 def _reason_of_rewritten(text: str) -> tuple[str, str]:
-    """Return the kind of an error in rewritten code, and why it was raised."""
-    last = text.rpartition('File "')[2]
+    """Return the kind of an error in rewritten code, and its message."""
+    last = text.rpartition('File "')[2].partition(_AFTER_REASON)[0]
     if (raised := _RAISED.search(last)) is None:
         return "", last.strip().rpartition("\n")[2].strip()
     lines = [line.strip() for line in last[raised.end() :].splitlines()]
-    return raised[1], next((e for e in lines if not _BEFORE_REASON.match(e)), "")
+    reason = [line for line in lines if not _BEFORE_REASON.match(line)]
+    return raised[1], "\n".join(reason[:_LINES])
 
 
 def _is_inside_framework(frames: Sequence[types.FrameType]) -> bool:

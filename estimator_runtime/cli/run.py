@@ -124,7 +124,7 @@ def _run_with_hint(hint: str | None, run: Callable[[], int]) -> int:
         status = run()
         return status
     except SystemExit as error:
-        status = bool(error.code)
+        status = error.code if isinstance(error.code, int) else bool(error.code)
         raise
     except KeyboardInterrupt:
         status = 0  # It was stopped.

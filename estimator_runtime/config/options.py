@@ -358,8 +358,8 @@ def best_mode_of(metric: str, mode: str | None) -> str:
     """
     if mode is None and not any(word in metric.lower() for word in ("loss", "error")):
         raise ConfigError(
-            f"best_metric is {metric!r}, but best_mode is not given; give 'max' if "
-            "more of it is better, 'min' if less is"
+            f"best_metric is {metric!r}, but best_mode (--best-mode) is not given; "
+            "give 'max' if more of it is better, 'min' if less is"
         )
     return mode or "min"
 

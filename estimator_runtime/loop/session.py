@@ -210,8 +210,8 @@ class LoopSession(tf.compat.v1.train.MonitoredSession):
         is_at_end = isinstance(exception_value, tf.errors.OutOfRangeError)
         if is_at_end and not self._has_trained:
             _logger.warning(
-                "the input ended before the first step, so nothing was trained; does "
-                "input_fn find its files, and does a filter of it leave any row?"
+                "the input ended before a step was completed; check that it finds its "
+                "files, and that no filter or drop_remainder removes every row"
             )
         nan_step = None
         if isinstance(exception_value, _NanLossError):

@@ -43,8 +43,9 @@ _PLUGINS = "tensorflow-plugins"
 # How the messages of tensorflow/python/util/deprecation.py begin, before the caller,
 # the subject and its module are filled in. Then what programs cannot change: a warning
 # of `tf.compat.v1.metrics.auc`, whose argument canned Estimators set, and one of
-# TensorFlow's coordinator about a default of `train_and_evaluate`. At last what is
-# logged when a training is stopped before its first step, and blames the input for it.
+# TensorFlow's coordinator about a default of `train_and_evaluate`. Last, the
+# warning that is logged when a training is stopped before its first step, which blames
+# the input for it.
 _LEFT_OUT = (
     "From %s: %s (from %s) is deprecated and will be removed %s.\n",
     "From %s: calling %s (from %s) with %s",
@@ -128,15 +129,28 @@ def _leave_out_copies(absl_logging: Any) -> None:
     of_absl.addFilter(is_new)
 
 
+class _TaskRecord(logging.LogRecord):
+    """A log record whose message has a tab before each line but the first."""
+
+    def getMessage(self) -> str:
+        """Return the message."""
+        return super().getMessage().replace("\n", "\n\t")
+
+
 _installed: DeprecationFilter | None = None
 
 
 def start(environ: Mapping[str, str]) -> None:
     """Install the filters, unless every line is to be shown.
 
+    In a task of a job, mark the lines that continue a message. So the launcher, which
+    shows messages by their level, knows where a message ends.
+
     Raises:
         ConfigError: If the variable has an invalid value.
     """
+    if reporting.is_on():
+        logging.setLogRecordFactory(_TaskRecord)
     if _installed is None and not is_verbose(environ):
         _install()
 

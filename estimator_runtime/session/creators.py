@@ -407,7 +407,8 @@ def first_nan(
     """Return the name of the first variable that has a NaN, or None.
 
     The servers that hold the variables search them, and transfer only the results. A
-    server needs a byte for each value meanwhile. The ops stay in the graph.
+    server needs a byte for each value meanwhile. The ops of each search stay in the
+    graph.
 
     Args:
         session: A session in which the variables are initialized. Its graph may be

@@ -40,8 +40,8 @@ def naming_misspelt(init: _Init) -> _Init:
 
     @functools.wraps(init)
     def checked(self: Any, *args: Any, **kwargs: Any) -> None:
-        known = inspect.signature(init).parameters
-        for name in kwargs.keys() - known.keys():
+        _, *known = inspect.signature(init).parameters
+        for name in (each for each in kwargs if each not in known):
             for similar in difflib.get_close_matches(name, known, n=1):
                 raise ConfigTypeError(
                     f"RunConfig has no argument {name}; did you mean {similar}?"

@@ -219,7 +219,7 @@ def test_a_metric_that_the_environment_names_needs_a_number_to_keep(monkeypatch)
         (
             {"keep_best": 2, "best_metric": "auc"},
             ConfigError,
-            "best_metric is 'auc', but best_mode is not given; give 'max' if more of "
+            "best_metric is 'auc', but best_mode (--best-mode) is not given; give 'max' if more of "
             "it is better, 'min' if less is",
         ),
         (

@@ -80,11 +80,11 @@ def _check_modules(program: Program, is_version_1: bool) -> Iterator[Finding]:
                 text = f"there is no module {module} here; run it with --tf1"
             elif is_beside:
                 text = (
-                    f"module {module} is in the parent folder, where -m and PYTHONPATH "
-                    "find it"
+                    f"module {module} is in the parent folder, where only -m and "
+                    "PYTHONPATH find it"
                 )
             # A program that changes sys.path may find it.
-            state = NOTE if changes_path or is_beside else PROBLEM
+            state = NOTE if changes_path else PROBLEM
             yield Finding(state, f"{source.file}:{line}: {text}")
 
 

@@ -6,13 +6,13 @@ new graph. If that graph is the one of an export before, node by node, then so i
 model_fn would add to it. So the frozen method ends there, and the graph of that export
 is written again, with the variables of another checkpoint.
 
-Such an export takes less than a second, which is what TensorFlow names exports after.
-So the next one takes the next second, as in TensorFlow, but does not wait for it.
+TensorFlow names exports after the second, and sleeps where a name is taken. With graphs
+that are kept, several exports may begin in one second. So no export of any Estimator
+sleeps, unless the names get too far ahead of the clock.
 """
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
 from collections.abc import Callable, Hashable
@@ -39,29 +39,29 @@ _MAX_SECS_AHEAD = 5
 
 
 def patch_names() -> None:
-    """Give an export the name that TensorFlow would find by sleeping until it is free.
+    """Name exports without a wait for the clock, as long as they are few."""
+    frozen.export_lib.get_timestamped_export_dir = _next_export_dir
 
-    Later exports have larger numbers, also if earlier ones are deleted. TensorFlow's
-    way is taken if the names are too far ahead of the clock.
+
+def _next_export_dir(export_dir_base: str | bytes) -> bytes:
+    """Return the folder of a new export, named after the first free second.
+
+    TensorFlow sleeps until that second. The name is larger than those of earlier
+    exports, also of unfinished ones, and of those that were deleted since.
     """
-    export_lib = frozen.export_lib
-    stock = export_lib.get_timestamped_export_dir
-
-    @functools.wraps(stock)
-    def get_timestamped_export_dir(export_dir_base: str | bytes) -> bytes:
-        folder, now = tf.compat.as_bytes(export_dir_base), int(time.time())
+    folder = tf.compat.as_bytes(export_dir_base)
+    while True:
+        now = int(time.time())
         names = tf.io.gfile.listdir(folder) if tf.io.gfile.exists(folder) else []
         # Object stores list folders with a slash at the end.
-        found = (tf.compat.as_str(name).rstrip("/") for name in names)
-        seconds = (int(name) for name in found if name.isdigit())
+        found = (tf.compat.as_str(n).rstrip("/").removeprefix("temp-") for n in names)
+        seconds = (int(name) for name in found if name.isdecimal())
         # What is further ahead was named by another clock; TensorFlow ignores it too.
         near = (each for each in seconds if now <= each <= now + _MAX_SECS_AHEAD)
         second = max(near, default=now - 1) + 1
-        if second > now + _MAX_SECS_AHEAD:
-            return stock(export_dir_base)
-        return tf.io.gfile.join(folder, str(second).encode())
-
-    export_lib.get_timestamped_export_dir = get_timestamped_export_dir
+        if second <= now + _MAX_SECS_AHEAD:
+            return tf.io.gfile.join(folder, str(second).encode())
+        time.sleep(max(now + 1 - time.time(), 0))
 
 
 class _IsKept(Exception):
@@ -118,8 +118,12 @@ def add_meta_graph(
         if key is not None:
             cache.keep(key, new)
     except _IsKept:
-        if kept is not None:
+        pass
+    if kept is not None:
+        try:
             kept.write(builder, checkpoint if save_variables else None)
+        except tf.errors.NotFoundError:  # which the frozen method explains
+            export(builder, input_receiver_fn)
 
 
 class _KeptExport:

@@ -67,7 +67,7 @@ class KubernetesRenderer:
     Attributes:
         image: The container image, with this package and the program.
         name: The name of the JobSet; the names of all other objects begin with it.
-        storage: Size of the volume, such as "10Gi", which None stands for.
+        storage: Size of the volume, such as "10Gi"; None for that one.
         storage_class: Storage class of the claim; None for the cluster's default.
         claim: Name of an existing claim to use; None to create one.
         fs_group: The group that may write to the volume and that all pods belong to;

@@ -275,9 +275,8 @@ class TaskState:
         status, failure = self.last.status, self.failure
         if self.last.cause:
             return self.last.cause
-        sender = " from outside this job" if self.last.stop_by is None else ""
-        if status == -signal.SIGTERM:
-            return f"was killed by SIGTERM{sender}"
+        if status == -signal.SIGTERM and self.last.stop_by is None:
+            return "was killed by SIGTERM, which this launcher did not send"
         if status is not None and status < 0:
             known = {each.value: each.name for each in signal.Signals}
             return f"was killed by {known.get(-status, f'signal {-status}')}"
@@ -289,7 +288,7 @@ class TaskState:
                 "error propagate, or exit with another status)"
             )
         if failure.is_stop:
-            return f"was stopped by {failure.stopped_by}{sender}"
+            return f"was stopped by {failure.stopped_by}"
         if failure.error_name and status:
             return f"ended with {failure.error_name} (exit status {status})"
         return f"ended with exit status {status}"

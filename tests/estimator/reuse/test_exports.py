@@ -19,6 +19,7 @@ from tensorflow.core.protobuf import saved_model_pb2  # noqa: E402
 tf1 = tf.compat.v1
 export = tf.estimator.export
 _X = np.arange(6, dtype="f").reshape(2, 3)
+_TEN_DIGITS = 10**9  # in seconds: exporters delete no folders with shorter names
 
 
 def serving(width=3):
@@ -183,15 +184,30 @@ def test_exports_within_a_second_take_the_next_ones_without_waiting_for_them(
     def export(estimator):
         return int(os.path.basename(estimator.export_saved_model(str(base), serving())))
 
-    # Of another clock, of a killed export, and no export at all.
-    for name in ("1006", "temp-1000", "notes"):
+    # Of another clock, of a killed export, and no exports at all.
+    for name in ("1007", "temp-1000", "notes", "\u00b2"):
         (base / name).mkdir(parents=True)
-    assert [export(pair.kept), export(pair.stock)] == [1000, 1001]
+    assert [export(pair.kept), export(pair.stock)] == [1001, 1002]
+    shutil.rmtree(base / "1001")
+    assert [export(pair.kept) for _ in range(3)] == [1003, 1004, 1005]
     assert slept == []
-    shutil.rmtree(base / "1000")
-    assert [export(pair.kept) for _ in range(4)] == [1002, 1003, 1004, 1005]
-    # No further than that ahead of the clock: TensorFlow takes the first free name.
-    assert export(pair.kept) == 1000
+
+
+def test_exports_of_which_one_is_kept_have_growing_names(
+    pair, linear, rows, tmp_path, monkeypatch
+):
+    pair = pair(linear)
+    pair.train(rows())
+    slept = []
+    monkeypatch.setattr(time, "time", lambda: _TEN_DIGITS + 0.5 + sum(slept))
+    monkeypatch.setattr(time, "sleep", slept.append)
+    exporter = tf.estimator.LatestExporter("latest", serving(), exports_to_keep=1)
+    base = str(tmp_path / "export")
+    found = [exporter.export(pair.kept, base, None, None, False) for _ in range(8)]
+    names = [int(os.path.basename(each)) - _TEN_DIGITS for each in found]
+    assert names == list(range(8))
+    assert os.listdir(base) == [str(_TEN_DIGITS + 7)]
+    assert slept == [0.5, 1.0]
 
 
 def test_by_default_an_exported_training_has_the_optimizers_present_rate(

@@ -74,7 +74,7 @@ def test_a_row_says_how_a_task_has_ended(look):
         "ps 0": ("done", None),
         "chief": ("done", None),
         "worker 0": ("done", None),
-        "evaluator": ("was stopped by SIGTERM from outside this job", None),
+        "evaluator": ("was stopped by SIGTERM", None),
     }
 
 

@@ -26,20 +26,21 @@ def test_the_level_of_a_line_is_read_from_its_start(line, level):
 
 def test_a_message_of_several_lines_is_hidden_to_its_end():
     lines = [
-        "INFO:tensorflow:Using config: {'_session_config': allow_soft_placement: true",
-        "graph_options {",
-        "}",
-        ", '_task_id': 0}",
+        "INFO:tensorflow:An error was raised. Error: From /job:ps/replica:0/task:0:",
+        "\tSocket closed",
+        "\t",
         "printed",
-        "INFO:tensorflow:open {",
+        "\tprinted",
+        "INFO:tensorflow:Done.",
         "WARNING:tensorflow:shown",
-        "  and its second line",
+        "\tand its second line",
     ]
     hidden = levels.LevelFilter("warning")
     assert [line for line in lines if not hidden.hides(line)] == [
         "printed",
+        "\tprinted",
         "WARNING:tensorflow:shown",
-        "  and its second line",
+        "\tand its second line",
     ]
 
 

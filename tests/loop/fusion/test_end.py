@@ -66,9 +66,9 @@ def test_no_data_at_all_trains_nothing_and_a_warning_says_so(training, caplog):
     outcome = this.ours(5)
     assert outcome == this.stock()
     assert outcome.checkpoints == [0]
-    assert [each.message for each in caplog.records if "trained" in each.message] == [
-        "the input ended before the first step, so nothing was trained; does input_fn "
-        "find its files, and does a filter of it leave any row?"
+    assert [each.message for each in caplog.records if "input" in each.message] == [
+        "the input ended before a step was completed; check that it finds its files, "
+        "and that no filter or drop_remainder removes every row"
     ]
 
 
