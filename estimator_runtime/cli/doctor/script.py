@@ -10,7 +10,7 @@ from estimator_runtime.config import tf1_mode as mode
 from estimator_runtime.tf1.contrib import gone, successors, wheel
 
 # Names of modules, in any package.
-_OF_ESTIMATORS = {"estimator", "tpu_estimator", "tpu_config"}
+_OF_ESTIMATORS = {"estimator", "learn", "tpu_estimator", "tpu_config"}
 _SHOWN = 3  # names in a line
 _CONTRIB = "tensorflow.contrib."
 _SUMMARIES = tuple(
