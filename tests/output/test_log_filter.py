@@ -10,6 +10,7 @@ from tensorflow.python.distribute import distribute_coordinator
 from tensorflow.python.util import deprecation
 
 import estimator_runtime
+from estimator_runtime import reporting
 from estimator_runtime.output import log_filter
 
 estimator_runtime.install()
@@ -58,6 +59,19 @@ def test_the_deprecation_of_what_the_program_itself_calls_is_left_out_too(logger
     logging.getLogger("tensorflow").warning("From %s: mine", "me")
     assert passed(logger) == ["From me: mine"]
     assert count(logger) == 2
+
+
+def test_in_a_task_the_further_lines_of_a_message_begin_with_a_tab(monkeypatch):
+    factory = logging.getLogRecordFactory()
+    monkeypatch.setattr(reporting, "is_on", lambda: True)
+    try:
+        log_filter.start({log_filter.VARIABLE: "1"})
+        record = logging.getLogger("mine").makeRecord(
+            "mine", logging.INFO, "train.py", 1, "first of %s\nsecond", ("A",), None
+        )
+    finally:
+        logging.setLogRecordFactory(factory)
+    assert record.getMessage() == "first of A\n\tsecond"
 
 
 def test_warnings_of_old_layers_and_dataset_options_are_left_out_and_others_are_shown():

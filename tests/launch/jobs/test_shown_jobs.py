@@ -153,9 +153,6 @@ def test_a_terminal_shows_a_row_for_each_task_and_the_bar_of_the_job(
         r"total     \| 100% \|.*\| step 100 of 100 \| checkpoint 1\d\d .*elapsed\n",
         last,
     ), job.text
-    # A message of several lines is only in the log file, to its end.
-    assert "\n\tgraph_options {\n" in (tmp_path / "model/logs/chief-0.log").read_text()
-    assert "graph_options" not in job.text
 
 
 def test_ps_lists_the_tasks_of_a_job_until_it_ends(launch, tmp_path):

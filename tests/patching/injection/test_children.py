@@ -51,7 +51,13 @@ def run(*command, cwd, **variables):
     return subprocess.run(
         [sys.executable, "-W", "ignore", *command],
         cwd=cwd,
-        env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3", **variables},
+        # What a parent prints comes before what its child prints.
+        env={
+            **inherited,
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+            "PYTHONUNBUFFERED": "1",
+            **variables,
+        },
         capture_output=True,
         text=True,
         timeout=120,
