@@ -221,7 +221,7 @@ def _of_python_function(text: str) -> str | None:
 
 
 def _given_to_model(frames: Sequence[types.FrameType]) -> Mapping[str, Any]:
-    """Return what input_fn has given, from the framework's frame that has called it."""
+    """Return what input_fn has given, as the first frame outside the program has it."""
     others = (
         f for f in frames if code_origin.of_frame(f) not in code_origin.OF_PROGRAM
     )

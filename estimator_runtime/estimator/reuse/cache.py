@@ -183,7 +183,7 @@ def _drop_all_but_newest(cache: GraphCache) -> None:
     """Drop the graphs of Estimators by default, but for those of the last few."""
     with _recent_lock:
         caches = [found for each in _recent if (found := each()) not in (None, cache)]
-        # Each time: what one of them is building now is kept when it is done.
+        # At each call again: a graph that one of them builds meanwhile is kept later.
         for each in caches[: 1 - MAX_ESTIMATORS]:
             each.clear()
         _recent[:] = map(weakref.ref, [*caches, cache])

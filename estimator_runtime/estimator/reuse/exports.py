@@ -39,7 +39,7 @@ _MAX_SECS_AHEAD = 5
 
 
 def patch_names() -> None:
-    """Name exports without a wait for the clock, as long as they are few."""
+    """Name exports without waiting for the clock, unless there are many."""
     frozen.export_lib.get_timestamped_export_dir = _next_export_dir
 
 
@@ -157,7 +157,7 @@ class _KeptExport:
             for key in self._graph.get_all_collection_keys()
         }
         builder, self._builder = self._builder, None
-        self._give(builder, session)
+        self._pass_to(builder, session)
 
     def write(self, builder: Any, checkpoint: str | None) -> None:
         """Write the graph again.
@@ -168,7 +168,7 @@ class _KeptExport:
         """
         with self._lock, self._graph.as_default():
             session = None if checkpoint is None else self._session_of(checkpoint)
-            self._give(builder, session)
+            self._pass_to(builder, session)
 
     def _session_of(self, checkpoint: str) -> tf.compat.v1.Session:
         if self._session is None:
@@ -181,8 +181,8 @@ class _KeptExport:
             self._restored = identity
         return self._session
 
-    def _give(self, builder: Any, session: tf.compat.v1.Session | None) -> None:
-        """Give all to a builder, and take out what that adds to the collections."""
+    def _pass_to(self, builder: Any, session: tf.compat.v1.Session | None) -> None:
+        """Pass everything to a builder, and remove what it adds to the collections."""
         # The builder adds to the dict.
         signatures = dict(self._arguments["signature_def_map"])
         arguments = {**self._arguments, "signature_def_map": signatures}
