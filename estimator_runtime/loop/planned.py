@@ -3,7 +3,7 @@
 import contextlib
 import sys
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -109,7 +109,7 @@ class PlannedSession(HookedSession):
         self._packed = requests_of(sess, packing_log)
         # Key of the caller's fetches to the result of `_is_step`, and the fetches.
         self._are_steps: dict[object, tuple[bool, object]] = {}
-        self._idle = IdleHooks(hooks, leaves_out=not self._length.is_single)
+        self._idle = IdleHooks(hooks)
         if obstacle := self._planner.obstacle or self._idle.obstacle:
             self._length.rule_out(obstacle)
         self._runs = IdleRuns(sess, hooks, self._calling_thread, self._length)
@@ -160,7 +160,7 @@ class PlannedSession(HookedSession):
             )
         self._call_after_run(context, outputs, options, run_metadata)
         if plan is not None and not self._idle.obstacle and self._is_step(fetches):
-            self._begin_idle(plan, wanted, raw)
+            self._begin_idle(plan, fetches, raw)
         return outputs[CALLER]
 
     def _note_thread(self) -> None:
@@ -197,24 +197,15 @@ class PlannedSession(HookedSession):
         if self._running.acquire(timeout=_MOST_SECS_OF_RUN):
             self._running.release()
 
-    def _begin_idle(self, plan: Plan, wanted: Mapping[Any, Any], raw: Any) -> None:
+    def _begin_idle(self, plan: Plan, fetches: Any, raw: Any) -> None:
         """Begin an idle stretch, if possible, after a step that the hooks have seen."""
         global_step = self._calling_thread.global_step
         reads = [raw[place] for place in plan.places_of(global_step.reads)]
-        if self._idle.left_out:
-            kept = {c: f for c, f in wanted.items() if c not in self._idle.left_out}
-            less = self._planner.plan(kept)
-            if less is None:
-                return
-            plan = less
-        self._idle.begin(plan, global_step, wanted[CALLER], reads)
+        self._idle.begin(plan, global_step, fetches, reads)
 
     def _idle_plan(self, fetches: Any) -> Plan | None:
         """Return the plan of the next step if no hook has to see it; else None."""
-        idle = self._idle
-        if idle.left_out and self._length.is_single:
-            idle.forbid()  # hooks of the program see each step that runs singly
-        plan = idle.plan_for(fetches)
+        plan = self._idle.plan_for(fetches)
         # A session with a plan is of TensorFlow's own class, so it can be asked.
         return None if plan is None or sessions.is_closed(self._sess) else plan
 
@@ -284,11 +275,10 @@ class PlannedSession(HookedSession):
         )
         # Until hooks are due, they ask for the same at every step.
         for hook in self._hooks:
-            if hook not in idle.left_out:
-                hook.before_run(context)
+            hook.before_run(context)
         outputs = plan.results(run.raw)
         options, run_metadata = config_pb2.RunOptions(), config_pb2.RunMetadata()
-        self._call_after_run(context, outputs, options, run_metadata, idle.left_out)
+        self._call_after_run(context, outputs, options, run_metadata)
         return outputs[CALLER]
 
     def _run_until_due(self, plan: Plan) -> tuple[CompletedRun, bool]:
@@ -369,15 +359,9 @@ class PlannedSession(HookedSession):
         outputs: Mapping[Any, Any],
         options: config_pb2.RunOptions,
         run_metadata: config_pb2.RunMetadata,
-        unless: Collection[tf.compat.v1.train.SessionRunHook] = (),
     ) -> None:
-        """Call the hooks after a step, except those in `unless`.
-
-        Record whether one requests a stop.
-        """
+        """Call the hooks after a step, and record whether one requests a stop."""
         for hook in self._hooks:
-            if hook in unless:
-                continue
             values = tf_hooks.SessionRunValues(outputs.get(hook), options, run_metadata)
             hook.after_run(context, values)
         self._should_stop = self._should_stop or context.stop_requested

@@ -10,7 +10,6 @@ from estimator_runtime.loop.hooks.idle import IdleHooks
 er.install()
 
 from tensorflow_estimator.python.estimator import early_stopping  # noqa: E402
-from tensorflow_estimator.python.estimator.hooks import hooks as more_hooks  # noqa: E402
 
 train = tf.compat.v1.train
 
@@ -39,31 +38,12 @@ class Silent(train.SessionRunHook):
         pass
 
 
-class Named(train.SessionRunHook):
-    def steps_until_due(self, global_step):
-        return None if global_step > 100 else 10 - global_step % 10
-
-    before_run = Silent.after_run
-
-
-def evaluator():
-    """Return an InMemoryEvaluatorHook that has evaluated before its first step."""
-    hook = object.__new__(more_hooks.InMemoryEvaluatorHook)
-    hook._timer = train.SecondOrStepTimer(every_steps=10)
-    hook._timer.update_last_triggered_step(0)
-    hook._iter_count = 0
-    return hook
-
-
 @pytest.mark.parametrize(
     ("hook", "trained", "due"),
     [
         (lambda: Silent(), 0, 1),
         (lambda: train.FeedFnHook(dict), 7, 1),
         (lambda: train.FinalOpsHook(None), 7, None),
-        (lambda: train.GlobalStepWaiterHook(0), 7, None),
-        (lambda: Named(), 0, 10),
-        (lambda: Named(), 101, None),
         (lambda: train.StopAtStepHook(last_step=20), 0, 20),
         (lambda: train.StopAtStepHook(last_step=20), 19, 1),
         (lambda: train.NanTensorHook("loss"), 7, None),  # the loop watches it
@@ -84,7 +64,6 @@ def evaluator():
         ),
         (lambda: early_stopping._StopOnPredicateHook(bool, None, 10), 0, 1),
         (lambda: early_stopping._CheckForStoppingHook(), 0, 1),
-        (evaluator, 0, 10),
     ],
 )
 def test_a_hook_is_due_when_it_acts_next(hook, trained, due):
@@ -93,7 +72,7 @@ def test_a_hook_is_due_when_it_acts_next(hook, trained, due):
 
 def obstacle(hooks):
     """Return the reason why hooks have to see every step, or None."""
-    return IdleHooks(hooks, leaves_out=True).obstacle
+    return IdleHooks(hooks).obstacle
 
 
 class SavesMore(train.CheckpointSaverHook):
@@ -111,8 +90,8 @@ class AsksToo(train.StopAtStepHook):
         return super().before_run(run_context)
 
 
-def test_only_hooks_with_steps_of_their_own_and_no_cadence_see_every_step():
-    known = [train.StopAtStepHook(1), train.SessionRunHook(), Named(), evaluator()]
+def test_hooks_that_are_not_known_see_every_step():
+    known = [train.StopAtStepHook(1), train.SessionRunHook()]
     assert obstacle(known) is None
     own = [Silent(), AsksToo(1), Silent(), train.FeedFnHook(dict)]
     assert obstacle([*known, *own]) == "must be seen by AsksToo, FeedFnHook, Silent"

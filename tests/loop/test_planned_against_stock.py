@@ -315,7 +315,6 @@ def waiting_hooks(draw, model, folder):
     makers = [
         *makers_of_periodic_hooks(model, folder, every),
         lambda: train.NanTensorHook(model.loss),
-        lambda: train.GlobalStepWaiterHook(0),
     ]
     hooks = [make() for make in draw.sample(makers, draw.randint(1, 4))]
     # Some hook has to fetch the global step.

@@ -8,10 +8,8 @@ are called for that step as for any other. That happens if a loss is NaN, if the
 has changed the global step, or if a checkpoint is due by the clock.
 
 Any other hook has to see every step, even a subclass or one with a timer of the
-program's own. If there is one, all hooks see every step. There are two exceptions. A
-hook that only initializes has nothing to see. A `ScheduledHook` says itself when it is
-due. Where several steps run in one call it is left out until then, with all that it
-fetches.
+program's own. If there is one, all hooks see every step. The one exception is a hook
+that only initializes, which has nothing to see.
 
 A sequence of such steps is an idle stretch. There is none once a second thread has
 called the session. The step that is under way then is one that the hooks only count.
@@ -26,7 +24,6 @@ import tensorflow as tf
 
 from estimator_runtime.loop.global_step import GlobalStep
 from estimator_runtime.loop.hooks import schedule as hook_schedule
-from estimator_runtime.loop.hooks.protocol import ScheduledHook
 from estimator_runtime.loop.plan import Plan, key_of
 from estimator_runtime.tf_internals import hooks as tf_hooks
 
@@ -36,13 +33,11 @@ class IdleHooks:
 
     Args:
         hooks: The hooks of a session.
-        leaves_out: Whether a `ScheduledHook` may be left out until it is due.
         clock: Returns the time in seconds, by the clock of the hooks' timers.
 
     Attributes:
         obstacle: The reason why hooks have to see every step, which completes "because
             the step ..."; None if there can be an idle stretch.
-        left_out: The hooks of the program that no step of a stretch is for.
         plan: The plan of every step of the stretch; None outside one.
         left: The number of steps before the next one that a hook has to see, as of the
             last call of `plan_for`.
@@ -53,13 +48,9 @@ class IdleHooks:
     def __init__(
         self,
         hooks: Sequence[Any],
-        leaves_out: bool = False,
         clock: Callable[[], float] = tf_hooks.current,
     ) -> None:
-        self.left_out = list(filter(_is_scheduled, hooks)) if leaves_out else []
-        self.obstacle = _obstacle(
-            [hook for hook in hooks if not (leaves_out and _is_scheduled(hook))]
-        )
+        self.obstacle = _obstacle(hooks)
         self.plan: Plan | None = None
         self.left = self.trained = 0
         self.results: Any = None
@@ -88,8 +79,7 @@ class IdleHooks:
         """Begin an idle stretch, if possible, after a step that the hooks have seen.
 
         Args:
-            plan: The plan of that step, less what `left_out` fetches. It adds 1 to the
-                global step.
+            plan: The plan of that step. It adds 1 to the global step.
             global_step: The global step of the session.
             fetches: What the caller asks for.
             reads: The values of the global step that the step has read.
@@ -124,10 +114,6 @@ class IdleHooks:
         if plan is None or self.obstacle or key_of(fetches) != self._made_for[1]:
             return None
         self.left = self._steps - self._passed
-        # Ask again: the program's own hooks may have changed their minds.
-        due = hook_schedule.until_due(self.left_out, self.trained)
-        if due is not None:
-            self.left = min(self.left, due - 1)
         return plan if self.left > 0 else None
 
     def count(self, steps: int) -> None:
@@ -177,11 +163,6 @@ class IdleHooks:
             self.plan = None
             self._is_due = True
             hook_schedule.skip(self._hooks, self._passed)
-
-
-def _is_scheduled(hook: Any) -> bool:
-    """Return whether a hook of the program says itself when it is due."""
-    return hook_schedule.schedule_of(hook) is None and isinstance(hook, ScheduledHook)
 
 
 def _obstacle(hooks: Sequence[Any]) -> str | None:

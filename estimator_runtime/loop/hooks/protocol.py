@@ -1,31 +1,11 @@
 """What the step loop asks of hooks and session creators beyond TensorFlow's interface.
 
-Each class is one thing that a hook may offer, by having its methods and attributes. It
-need not be derived from the class. Hooks of programs may have `steps_until_due`; the
-others are for hooks and session creators of this runtime.
+Each class is one thing that a hook or session creator of this runtime may offer, by
+having its methods and attributes. It need not be derived from the class.
 """
 
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, runtime_checkable
-
-
-@runtime_checkable
-class ScheduledHook(Protocol):
-    """A hook that says at which steps it has to be called.
-
-    Where several steps may run in one call of the session, it is called at the steps
-    that it names, and at those at which another hook is due. Everywhere else it is
-    called at each step.
-    """
-
-    def steps_until_due(self, global_step: int) -> int | None:
-        """Return 1 if the next step must be seen, 2 for the one after, None for none.
-
-        It is asked before each run of steps.
-
-        Args:
-            global_step: The number of steps trained so far.
-        """
 
 
 @runtime_checkable

@@ -1,17 +1,13 @@
 """When each hook next has to see a step, so that the steps before it may be fused.
 
 TensorFlow's own hooks act at some steps and only wait at the others. Their timers show
-when they act next. A hook of any other class must see every step, unless it is a
-`ScheduledHook` (see `protocol`).
+when they act next. A hook of any other class must see every step.
 """
 
 import dataclasses
-import numbers
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from estimator_runtime.errors import ConfigError
-from estimator_runtime.loop.hooks.protocol import ScheduledHook
 from estimator_runtime.tf_internals import hooks as tf_hooks
 from estimator_runtime.tf_internals.hooks import STEP_METHODS
 
@@ -20,7 +16,6 @@ _PASSIVE = "tensorflow.python.training.session_run_hook.SessionRunHook"
 _SAVER = f"{_TENSORFLOW}CheckpointSaverHook"
 _STEP_COUNTER = f"{_TENSORFLOW}StepCounterHook"
 _EARLY_STOPPING = "tensorflow_estimator.python.estimator.early_stopping."
-_EVALUATOR = "tensorflow_estimator.python.estimator.hooks.hooks.InMemoryEvaluatorHook"
 
 
 def until_due(hooks: Iterable[Any], global_step: int) -> int | None:
@@ -35,9 +30,6 @@ def until_due(hooks: Iterable[Any], global_step: int) -> int | None:
 
     Returns:
         1 if the next step is such a step; None if no hook must see any.
-
-    Raises:
-        ConfigError: If a hook's `steps_until_due` does not return a number of steps.
     """
     due = [_until_due(hook, global_step) for hook in hooks]
     return min((max(1, steps) for steps in due if steps is not None), default=None)
@@ -72,18 +64,7 @@ def steps_left(hooks: Iterable[Any], global_step: int) -> int | None:
 def _until_due(hook: Any, global_step: int) -> int | None:
     """Return the number of steps until a hook is due, which may be less than 1."""
     schedule = schedule_of(hook)
-    if schedule is not None:
-        return schedule.until_due(hook, global_step)
-    if not isinstance(hook, ScheduledHook):
-        return 1
-    steps: Any = hook.steps_until_due(global_step)
-    is_count = isinstance(steps, numbers.Integral) and not isinstance(steps, bool)
-    if steps is None or (is_count and steps >= 1):
-        return steps
-    raise ConfigError(
-        f"{type(hook).__name__}.steps_until_due({global_step}) is {steps!r}; use 1 for "
-        "the next step, 2 for the one after, ..., or None if it need not see any"
-    )
+    return 1 if schedule is None else schedule.until_due(hook, global_step)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -224,27 +205,12 @@ _BY_CLASS = {
         until_due=_at_next_step,
         skip=_skip_to_next_step,
     ),
-    f"{_TENSORFLOW}ProfilerHook": HookSchedule(
-        until_due=_at_next_step, skip=_skip_to_next_step
-    ),
     # Asks its timer with the global step that it has fetched, which a step may read
     # before or after its increment.
     f"{_EARLY_STOPPING}_StopOnPredicateHook": HookSchedule(
         until_due=_global_step_timer, by_clock=True
     ),
-    # Evaluates after a step. It increments its count before it asks its timer.
-    _EVALUATOR: HookSchedule(
-        until_due=lambda hook, step: _until(hook._timer, hook._iter_count + 1),
-        skip=_skip_iterations,
-    ),
 }
 
 
 _SCHEDULES = {(name, name): schedule for name, schedule in _BY_CLASS.items()}
-
-
-_SCHEDULES[_PASSIVE, _EVALUATOR] = _BY_CLASS[_EVALUATOR]
-
-
-# It waits before the first step only.
-_SCHEDULES[f"{_TENSORFLOW}GlobalStepWaiterHook", _PASSIVE] = _BY_CLASS[_PASSIVE]

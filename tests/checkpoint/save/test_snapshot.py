@@ -101,13 +101,12 @@ def test_values_of_resource_variables_are_not_copied():
 
 def test_fused_steps_leave_a_snapshot_as_it_was():
     class Holds(train.SessionRunHook):
-        """Takes a snapshot after the steps 1, 11, 21, ..."""
+        """Takes a snapshot after the steps 1, 11, 21, ..., at which it is called."""
+
+        scheduled_as = train.SessionRunHook
 
         def begin(self):
             self.held, self.before = [], []
-
-        def steps_until_due(self, global_step):
-            return 10 - (global_step - 1) % 10
 
         def after_create_session(self, session, coord):
             self.snapshot = Snapshot(session, tf1.get_collection("savers")[0])
@@ -125,8 +124,9 @@ def test_fused_steps_leave_a_snapshot_as_it_was():
         step = train.AdamOptimizer(0.1).minimize(loss, global_step)
         hook = Holds()
         chosen = options.TrainingOptions(steps_per_run=10)
-        stop = train.StopAtStepHook(last_step=41)
-        with options.use(chosen), er.MonitoredTrainingSession(hooks=[hook, stop]) as s:
+        log = train.LoggingTensorHook({"loss": loss}, every_n_iter=10)
+        hooks = [hook, log, train.StopAtStepHook(last_step=41)]
+        with options.use(chosen), er.MonitoredTrainingSession(hooks=hooks) as s:
             calls = 0
             while not s.should_stop():
                 s.run(step)

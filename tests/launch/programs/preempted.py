@@ -94,6 +94,9 @@ def model_fn(features, labels, mode, config):
 class Step(tf.estimator.SessionRunHook):
     """Prints the global step after each step that it sees, and the last one once."""
 
+    if not (args.at or args.hang):  # else something is to happen at a step
+        scheduled_as = tf.estimator.SessionRunHook
+
     def begin(self):
         self.step = tf.compat.v1.train.get_global_step()
         self.seen = None
@@ -105,10 +108,6 @@ class Step(tf.estimator.SessionRunHook):
         self.seen = step = int(context.session.run(self.step))
         come_to(f"step {step}")
         time.sleep(600 if args.hang == "python" and step == 5 else args.step_secs)
-
-    def steps_until_due(self, global_step):
-        """Run several steps in one call, unless something is to happen at a step."""
-        return 1 if args.at or args.hang else None
 
     def end(self, session):
         last = int(session.run(self.step))

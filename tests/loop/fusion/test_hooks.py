@@ -1,14 +1,11 @@
 """Hooks act at the steps at which they act in stock, with any number of steps a run."""
 
-import re
-
 import pytest
 import tensorflow as tf
 from tensorflow.python.training import monitored_session
 
 import estimator_runtime as er
 from estimator_runtime.config import options
-from estimator_runtime.errors import ConfigError
 
 tf1 = tf.compat.v1
 train = tf1.train
@@ -30,17 +27,6 @@ class Watcher(train.SessionRunHook):
     def after_run(self, run_context, run_values):
         now = run_context.session.run(self._step)
         tf1.logging.info("%s saw %s, then %s", type(self).__name__, run_values, now)
-
-
-class EveryFourth(Watcher):
-    """Has something to do after steps 4, 8, 12, ... only."""
-
-    def steps_until_due(self, global_step):
-        return 4 - global_step % 4
-
-    def after_run(self, run_context, run_values):
-        if (run_values.results[0] + 1) % 4 == 0:
-            super().after_run(run_context, run_values)
 
 
 def log_loss(loss, every_n_iter=6, **arguments):
@@ -91,7 +77,6 @@ HOOKS = {
     "stops between": lambda loss: [log_loss(loss), train.StopAtStepHook(last_step=11)],
     "final ops": lambda loss: [train.FinalOpsHook(loss)],
     "each step": lambda loss: [Watcher(loss)],
-    "own cadence": lambda loss: [EveryFourth(loss), log_loss(loss)],
 }
 
 
@@ -142,45 +127,7 @@ def test_a_hook_that_is_given_twice_counts_each_step_twice(training, caplog):
     ]
 
 
-def test_a_hook_with_a_cadence_sees_its_steps_and_those_that_run_singly(training):
-    class Often(EveryFourth):
-        after_run = Watcher.after_run
-
-    this = training.replace(hooks=lambda loss: [Often()], train={"steps": 14})
-    seen = [line for line in this.ours(3).log if line.startswith("Often saw ")]
-    assert [int(line.rpartition(" ")[2]) for line in seen] == [
-        1,
-        2,
-        4,
-        5,
-        8,
-        9,
-        12,
-        13,
-        14,
-    ]
-
-
-def test_a_hook_with_a_cadence_gets_the_tensors_that_it_asks_for(training):
-    def hooks(loss):
-        (relu,) = (op for op in loss.graph.get_operations() if op.type == "Relu")
-        inside = relu.outputs[0]
-        # As the loss has read them: any other read may come after the update.
-        users = tf1.trainable_variables()[0].handle.consumers()
-        (weights,) = [
-            read
-            for user in users
-            for read in user.outputs
-            if any(op.type == "MatMul" for op in read.consumers())
-        ]
-        scaled = tf.reduce_sum(weights * 3)
-        return [EveryFourth(inside, weights, scaled, loss * 2, loss.op.inputs[0])]
-
-    this = training.replace(model="batch norm", hooks=hooks, train={"steps": 10})
-    assert this.ours(7) == this.stock()
-
-
-def test_profiles_are_taken_at_stocks_steps(training, tmp_path, caplog):
+def test_profiles_are_taken_at_stocks_steps(training, tmp_path):
     def profiled(folder):
         folder.mkdir()
         return training.replace(
@@ -190,7 +137,6 @@ def test_profiles_are_taken_at_stocks_steps(training, tmp_path, caplog):
     stock = profiled(tmp_path / "stock").stock()
     ours = profiled(tmp_path / "ours").ours(7)
     assert ours.variables == stock.variables
-    assert fused_log(caplog) == []
     for folder in ("stock", "ours"):
         timelines = sorted(path.name for path in (tmp_path / folder).glob("time*"))
         assert timelines == [f"timeline-{step}.json" for step in (12, 18, 6)]
@@ -234,19 +180,6 @@ def test_a_listener_that_asks_for_a_stop_gets_it_at_its_checkpoint(training):
     assert outcome.checkpoints == [0, 6, 12]
 
 
-def test_an_evaluation_in_memory_happens_at_stocks_steps(training, caplog):
-    def hook(estimator):
-        evaluator = tf.estimator.experimental.InMemoryEvaluatorHook(
-            estimator, training.replace(batches=3)._input_fn, every_n_iter=6
-        )
-        return {"steps": 20, "hooks": [evaluator]}
-
-    this = training.replace(train=hook)
-    outcome = this.ours(7)
-    assert outcome == this.stock()
-    assert fused_log(caplog) == []
-
-
 def test_steps_that_are_trained_between_runs_count():
     def trained(make_session):
         with tf.Graph().as_default():
@@ -268,24 +201,3 @@ def test_steps_that_are_trained_between_runs_count():
         with options.use(options.TrainingOptions(steps_per_run=steps_per_run)):
             assert trained(er.MonitoredTrainingSession) == stock
     assert stock == 30
-
-
-@pytest.mark.parametrize("steps", [0, 2.0, True])
-def test_a_hook_that_names_no_number_of_steps_is_an_error_that_says_so(steps):
-    class Vague(EveryFourth):
-        def steps_until_due(self, global_step):
-            return steps
-
-    message = (
-        f"Vague.steps_until_due(1) is {steps!r}; use 1 for the next step, 2 for the "
-        "one after, ..., or None if it need not see any"
-    )
-    with tf.Graph().as_default():
-        train_op = train.get_or_create_global_step().assign_add(1)
-        chosen = options.TrainingOptions(steps_per_run=7)
-        with (
-            options.use(chosen),
-            er.MonitoredTrainingSession(hooks=[Vague()]) as session,
-            pytest.raises(ConfigError, match=f"^{re.escape(message)}$"),
-        ):
-            session.run(train_op)

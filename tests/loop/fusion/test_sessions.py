@@ -48,20 +48,10 @@ def test_a_closed_session_is_freed_without_the_garbage_collector(step):
         gc.enable()
 
 
-class LosesItsSession(train.SessionRunHook):
-    """Finds at some calls, the third if none are given, that the session is lost."""
-
-    def __init__(self, *lost_at):
-        self.calls = 0
-        self.lost_at = lost_at or (3,)
-
-    def steps_until_due(self, global_step):
-        return None
-
-    def after_run(self, run_context, run_values):
-        self.calls += 1
-        if self.calls in self.lost_at:
-            raise tf.errors.AbortedError(None, None, "lost")
+def lose(session):
+    with session._coordinated_creator.coord.stop_on_exception():
+        raise tf.errors.AbortedError(None, None, "lost")
+    assert not session.should_stop()  # and makes a new session
 
 
 def test_sessions_that_are_made_again_add_nothing_to_the_graph(step):
@@ -70,9 +60,7 @@ def test_sessions_that_are_made_again_add_nothing_to_the_graph(step):
         for _ in range(4):  # sessions
             assert [session.run(step) for _ in range(3)] == [1, 2, 9]
             sizes.append(len(step.graph.get_operations()))
-            with session._coordinated_creator.coord.stop_on_exception():
-                raise tf.errors.AbortedError(None, None, "lost")
-            assert not session.should_stop()  # and makes a new session
+            lose(session)
     assert sizes == sizes[:1] * 4
 
 
@@ -102,14 +90,16 @@ def share(session, other):
 @pytest.mark.parametrize("use", [run_a_function, take_turns, share])
 def test_what_needs_single_steps_gets_them_in_the_next_session_too(use, caplog):
     def steps(make_session):
-        hooks = [LosesItsSession(4), train.StopAtStepHook(last_step=30)]
+        hooks = [train.StopAtStepHook(last_step=30)]
         with tf.Graph().as_default():
             step = train.get_or_create_global_step().assign_add(1)
             other = tf.constant(3)
             with make_session(hooks=hooks) as session:
                 found = [session.run(step)]
                 use(session, other)
-                return found + [session.run(step) for _ in range(6)]
+                found += [session.run(step) for _ in range(2)]
+                lose(session)
+                return found + [session.run(step) for _ in range(4)]
 
     with options.use(options.TrainingOptions(steps_per_run=7)):
         ours = steps(er.MonitoredTrainingSession)
