@@ -8,10 +8,8 @@ each training. The calling thread runs a request if all of this is true:
 
 - The session has one device, the CPU, and its configuration chooses no threads.
 - The request has few ops, and none is known to take long: no large tensor, no
-  convolution, no loop.
-- Little would be gained by running its ops at the same time: it has few ops, or most of
-  them need each other. The graph does not know the size of a batch, and so not how long
-  the ops take. With large batches, this bounds what is lost on many cores.
+  convolution, no loop. The graph does not know the size of a batch, and so not how long
+  the ops take. With large batches, the number of ops bounds what is lost on many cores.
 - No op waits for another thread, and none calls Python or takes a reference variable.
 - No function or branch takes a resource, such as a variable.
 - Ops that use what the request changes do so in an order that the graph sets. The
@@ -37,13 +35,10 @@ from estimator_runtime.loop.graph.subgraph import Subgraph, has_reference
 from estimator_runtime.loop.plan import MAX_PLANS
 from estimator_runtime.tf_internals import op_kinds, sessions
 
-_MOST_OPS = 4000
+# Without constants. Wide-and-deep models on a few columns have about 500, ten columns
+# with embeddings about 700.
+_MOST_OPS = 600
 _MOST_ELEMENTS = 2**16  # of a tensor whose shape the graph knows
-# Of ops other than constants: a step with more must be narrow. Wide-and-deep models on
-# a few columns have about 500, ten columns with embeddings about 700.
-_MOST_WIDE_OPS = 600
-# Such ops for each op of the longest path: how many could run at a time on average.
-_MOST_WIDTH = 4
 
 
 class CallingThread:
@@ -93,15 +88,10 @@ class CallingThread:
 
 def fits(step: Subgraph) -> bool:
     """Return whether the ops of a step may run, and run well, on the calling thread."""
-    if len(step.ops) > _MOST_OPS or not all(map(_is_short, step.ops.values())):
-        return False
-    return _is_narrow(step) and order.find_unordered(step) is None
-
-
-def _is_narrow(step: Subgraph) -> bool:
-    """Return whether many threads could not run a step much faster than one."""
     count = sum(op.type != "Const" for op in step.ops.values())
-    return count <= _MOST_WIDE_OPS or count < _MOST_WIDTH * order.longest_path(step)
+    if count > _MOST_OPS or not all(map(_is_short, step.ops.values())):
+        return False
+    return order.find_unordered(step) is None
 
 
 def _is_short(op: tf.Operation) -> bool:

@@ -78,19 +78,6 @@ def find_unordered(step: Subgraph) -> str | None:
     return None
 
 
-def longest_path(step: Subgraph) -> int:
-    """Return the largest number of ops of a step each of which needs the one before.
-
-    Args:
-        step: The part of the graph that is the step.
-    """
-    lengths: dict[str, int] = {}
-    for op in ordered(step.ops):
-        before = [lengths.get(each.name, 0) for each in predecessors(op)]
-        lengths[op.name] = 1 + max(before, default=0)
-    return max(lengths.values(), default=0)
-
-
 def _key(handle: tf.Tensor) -> str:
     """Return what identifies the resource of a handle: two ops may return the same."""
     while handle.op.type == "Identity":
