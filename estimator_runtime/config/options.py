@@ -8,16 +8,12 @@ context variable, because TensorFlow's signatures have no place for them.
 import contextlib
 import contextvars
 import dataclasses
-import logging
-import numbers
 import operator
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from estimator_runtime.errors import ConfigError, ConfigTypeError
-
-_logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -117,13 +113,6 @@ def parse_switch(text: str, source: str, purpose: str) -> bool:
     if text not in ("0", "1"):
         raise ConfigError(f"{source} is {text!r}; give 1 {purpose}, or 0")
     return text == "1"
-
-
-def _plain(value: Any) -> Any:
-    """Return an integer of NumPy's as an int, and any other value unchanged."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        return value
-    return int(value)
 
 
 def _whole_number(text: str) -> int:
@@ -287,14 +276,6 @@ class TrainingOptions:
         return cls(**chosen)
 
 
-# Those that a session takes from the context; RunConfig's arguments have the others.
-_OF_SESSION = (
-    "loop",
-    "steps_per_run",
-    "pack_transfers",
-    "async_checkpoint",
-    "progress",
-)
 OPTIONS = {
     field.name: Option(name=field.name, **field.metadata)
     for field in dataclasses.fields(TrainingOptions)
@@ -377,25 +358,8 @@ class OwnOptions:
         """`TrainingOptions` of the sessions that train with this config."""
         return TrainingOptions.from_environ(**self._own_options)
 
-    def _warn_of_unused_options(self) -> None:
-        """Log the options that do not reach a session of the program's own."""
-        used = _of_own_session()
-        for name in self._own_options.keys() & _OF_SESSION:
-            value = self._own_options[name]
-            if value != getattr(used, name):
-                text = int(value) if type(value) is bool else value
-                _logger.warning(
-                    "RunConfig: %s=%r does not reach a session that the program opens "
-                    "itself; set %s=%s in the environment instead",
-                    name,
-                    value,
-                    OPTIONS[name].variable,
-                    text,
-                )
-
     def _set_options(self, options: Mapping[str, Any]) -> None:
         """Set options by name; None leaves one to the command and the environment."""
-        options = {name: _plain(value) for name, value in options.items()}
         for name, value in options.items():
             if value is not None:
                 OPTIONS[name].check(value, f"RunConfig: {name}")

@@ -295,7 +295,6 @@ class RunConfig(OwnOptions, StockRunConfig, metaclass=abc.ABCMeta):
         Raises:
             RuntimeError: If called in eager mode, outside of any graph.
         """
-        self._warn_of_unused_options()
         return {
             "master": self.master,
             "is_chief": self.is_chief,

@@ -2,7 +2,6 @@
 
 import pathlib
 
-import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.python.training import training_util
@@ -143,18 +142,6 @@ def test_a_worker_of_a_cluster_stands_for_these_arguments(set_tf_config):
         "max_wait_secs": 7200,
         "save_graph_def": True,
     }
-
-
-def test_options_that_do_not_reach_a_session_are_named(caplog, monkeypatch):
-    config = er.RunConfig(async_checkpoint=False, steps_per_run=np.int64(4))
-    assert config.steps_per_run == 4
-    monkeypatch.setenv("ESTIMATOR_RUNTIME_ASYNC_CHECKPOINT", "0")
-    with tf.Graph().as_default():
-        config.training_session_kwargs()
-    assert caplog.messages == [
-        "RunConfig: steps_per_run=4 does not reach a session that the program opens "
-        "itself; set ESTIMATOR_RUNTIME_STEPS_PER_RUN=4 in the environment instead"
-    ]
 
 
 def test_a_scaffold_without_saver_gets_one_and_keeps_the_rest():
