@@ -26,13 +26,12 @@ from estimator_runtime.config import proxies
 from estimator_runtime.config import tf1_mode as mode
 from estimator_runtime.config.options import parse_switch
 from estimator_runtime.config.role import TaskType
-from estimator_runtime.config.tf_config import check_form
+from estimator_runtime.config.tf_config import check_form, task_name
 from estimator_runtime.errors import LaunchError, UsageError
 from estimator_runtime.output import json_log, log_filter, tensorboard
 from estimator_runtime.output.tensorboard import Dashboard
 from estimator_runtime.patching import patch
 from estimator_runtime.patching.injection import garbage_collector
-from estimator_runtime.patching.injection.process_name import name_after_task, task_name
 from estimator_runtime.patching.table import PROGRAM_SESSION
 from estimator_runtime.signals.inbox import NOTICES, SignalInbox, StopRequests
 
@@ -102,7 +101,6 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
     proxies.exempt(itertools.chain(*cluster.values()), os.environ)
     if options.log_format == "json":
         json_log.start(task_name(os.environ) or "main")
-    name_after_task(os.environ)
     log_filter.start(os.environ)
     log_filter.set_native_level(os.environ)
     install()

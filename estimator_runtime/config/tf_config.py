@@ -174,6 +174,18 @@ def check_form(environ: Mapping[str, str]) -> Cluster:
     return cluster
 
 
+def task_name(environ: Mapping[str, str]) -> str | None:
+    """Return the name of this process's task, such as "worker 1", or None.
+
+    Call `check_form` first.
+    """
+    document = parse(environ.get("TF_CONFIG") or "{}")
+    # `check_form` checks the task only if there is a cluster.
+    task = read_task(document.get("task", {})) if document.get("cluster") else {}
+    named = "type" in task and "index" in task
+    return f"{task['type']} {task['index']}" if named else None
+
+
 def parse(text: str) -> dict[str, Any]:
     """Parse the JSON object of a TF_CONFIG, without checking its content.
 

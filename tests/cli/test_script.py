@@ -4,7 +4,6 @@ Every program here is run twice, by real processes, and what plain python does i
 expectation. None needs TensorFlow, and none may find it imported.
 """
 
-import json
 import os
 import pathlib
 import re
@@ -332,12 +331,3 @@ def test_a_compiled_script_runs(tmp_path):
     assert run([*PLAIN, "-c", compiling], tmp_path) == (0, b"", b"")
     expected = run([*PLAIN, "train.pyc"], tmp_path)
     assert run([*OURS, "train.pyc"], tmp_path) == expected
-
-
-def test_a_task_of_a_cluster_has_its_name(tmp_path):
-    show = f"print(open('/proc/self/comm').read(), end='')\n{NO_TENSORFLOW}"
-    write(tmp_path, {"program.py": show})
-    cluster = {"chief": ["h:1"], "worker": ["h:2", "h:3"]}
-    config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 1}})
-    done = run([*OURS, "program.py"], tmp_path, TF_CONFIG=config)
-    assert done == (0, b"worker 1\n", b"")
