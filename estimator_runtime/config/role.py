@@ -75,49 +75,48 @@ def check_chief(cluster: Cluster, *, required: bool) -> None:
 
 
 def check_task(cluster: Cluster, task: Mapping[str, Any], *, required: bool) -> None:
-    """Check the task against its cluster, in upstream's order.
+    """Check the task against its cluster.
 
     Args:
         cluster: The cluster, empty for a local run.
-        task: The "task" object of TF_CONFIG. An absent key is unset, and a null value
-            is an error.
+        task: The "task" object of TF_CONFIG.
         required: Whether a task of a cluster needs both its type and its index.
 
     Raises:
-        ConfigTypeError: If the index cannot be a number, such as a list.
+        ConfigTypeError: If the index is no number.
         ConfigError: If the cluster has no such task, or if there is no cluster and the
             task is not worker 0.
     """
     if not cluster:
         _check_local_task(task)
         return
-    task_type = task.get("type")
-    types = shown(_task_types(cluster))
-    if not task_type and (required or "type" in task):
-        given = shown(task_type) if "type" in task else "missing"
-        raise ConfigError(
-            f'TF_CONFIG: task.type is {given}. If "cluster" is set in TF_CONFIG, '
-            f"task type must be set; use one of {types}"
-        )
+    task_type: Any = task.get("type")
+    types = _task_types(cluster)
     # An evaluator is not part of the training cluster, so its index has no bound.
-    count = 0
-    if isinstance(task_type, str) and task_type != TaskType.EVALUATOR:
-        count = len(cluster.get(task_type, ()))
-    _check_index_in_cluster(task, _usable(count), required=required)
+    is_bounded = task_type in types and task_type != TaskType.EVALUATOR
+    usable = _usable(len(cluster[task_type]) if is_bounded else 0)
+    for field, remedy in (("type", f"one of {shown(types)}"), ("index", usable)):
+        if task.get(field) in (None, "") and (required or field in task):
+            given = shown(task[field]) if field in task else "missing"
+            raise ConfigError(
+                f'TF_CONFIG: task.{field} is {given}. If "cluster" is set in '
+                f"TF_CONFIG, task {field} must be set; use {remedy}"
+            )
+    if "index" in task:
+        check_index(task["index"], usable)
     if task_type == TaskType.EVALUATOR and TaskType.MASTER in cluster:
         raise ConfigError(
             "TF_CONFIG: task.type is 'evaluator'. If `master` node exists in "
             "`cluster`, task_type `evaluator` is not supported. "
             "Rename the job 'master' to 'chief'"
         )
-    if not task_type or task_type == TaskType.EVALUATOR:
-        return
-    if not count:
+    if task_type and task_type not in types:
         raise ConfigError(
             f"TF_CONFIG: task.type is {shown(task_type)}, which is not a valid "
-            f"task_type in this cluster; use one of {types}"
+            f"task_type in this cluster; use one of {shown(types)}"
         )
-    check_index_in_job(cluster, task_type, task.get("index", 0))
+    if is_bounded:
+        check_index_in_job(cluster, task_type, task.get("index", 0))
 
 
 def check_index(index: object, usable: str) -> None:
@@ -128,11 +127,15 @@ def check_index(index: object, usable: str) -> None:
         usable: The valid values for the error message, such as "0 to 2".
 
     Raises:
-        ConfigTypeError: If the index cannot be a number, such as a list.
-        ConfigError: If it is not a whole number, or negative.
+        ConfigTypeError: If the index is no whole number, such as 1.7 and true, which
+            upstream's int() accepts.
+        ConfigError: If it is negative.
     """
-    _check_index_type(index, usable)
-    if isinstance(index, int) and index < 0:
+    if not isinstance(index, int) or isinstance(index, bool):
+        raise ConfigTypeError(
+            f"TF_CONFIG: task.index is {shown(index)}, not a whole number; use {usable}"
+        )
+    if index < 0:
         raise ConfigError(
             f"TF_CONFIG: task.index is {shown(index)}. "
             f"Task index must be non-negative number. Use {usable}"
@@ -143,11 +146,10 @@ def check_index_in_job(cluster: Cluster, task_type: str, index: int) -> None:
     """Raise a ConfigError unless a job of the cluster has a task with this index."""
     count = len(cluster[task_type])
     if index >= count:
-        noun = "address" if count == 1 else "addresses"
         raise ConfigError(
-            f"TF_CONFIG: task.index is {shown(index)}, but "
-            f"cluster[{shown(task_type)}] has {count} {noun}, so {shown(index)} is "
-            f"not a valid task_id for task_type {task_type[:60]}; use {_usable(count)}"
+            f"TF_CONFIG: task.index is {shown(index)}, which is not a valid task_id "
+            f"for task_type {task_type[:60]}, as cluster[{shown(task_type)}] has "
+            f"{count}; use {_usable(count)}"
         )
 
 
@@ -162,45 +164,12 @@ def _task_types(cluster: Cluster) -> list[str]:
     return list(dict.fromkeys([*cluster, TaskType.EVALUATOR]))
 
 
-def _check_index_in_cluster(
-    task: Mapping[str, Any], usable: str, *, required: bool
-) -> None:
-    """Check the index, except for its upper bound; `usable` names the valid values."""
-    index = task.get("index")
-    if index is None:
-        if required or "index" in task:
-            given = "null" if "index" in task else "missing"
-            raise ConfigError(
-                f'TF_CONFIG: task.index is {given}. If "cluster" is set in '
-                f"TF_CONFIG, task index must be set; use {usable}"
-            )
-        return
-    check_index(index, usable)
-
-
 def _check_local_task(task: Mapping[str, Any]) -> None:
     """Check that the task of a local run is worker 0, if its type and index are set."""
-    task_type, index = task.get("type", TaskType.WORKER), task.get("index", 0)
-    _check_index_type(index, "0")
-    remedy = "Add the cluster, or leave task out"
-    if task_type != TaskType.WORKER:
-        raise ConfigError(
-            f'TF_CONFIG: task.type is {shown(task_type)}. If "cluster" is not set in '
-            f"TF_CONFIG, task type must be WORKER. {remedy}"
-        )
-    if index != 0:
-        raise ConfigError(
-            f'TF_CONFIG: task.index is {shown(index)}. If "cluster" is not set in '
-            f"TF_CONFIG, task index must be 0. {remedy}"
-        )
-
-
-def _check_index_type(index: object, usable: str) -> None:
-    """Reject anything but an int, even 1.7 and true, which upstream's int() accepts."""
-    if isinstance(index, int) and not isinstance(index, bool):
-        return
-    # Upstream's int() raises TypeError for these, ValueError for other text.
-    no_number = index is None or isinstance(index, (list, dict))
-    raise (ConfigTypeError if no_number else ConfigError)(
-        f"TF_CONFIG: task.index is {shown(index)}, not a whole number; use {usable}"
-    )
+    for field, only, name in (("type", TaskType.WORKER, "WORKER"), ("index", 0, "0")):
+        if task.get(field, only) != only:
+            raise ConfigError(
+                f'TF_CONFIG: task.{field} is {shown(task[field])}. If "cluster" is not '
+                f"set in TF_CONFIG, task {field} must be {name}. Add the cluster, or "
+                "leave task out"
+            )

@@ -204,22 +204,6 @@ def test_a_config_can_be_copied_pickled_hashed_and_printed(config):
     assert {hash(each) for each in copies} == {hash(config)}
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        (
-            {"cluster": {"chief": ("h:1",)}},
-            "TFConfig: cluster is {'chief': ('h:1',)}, not a Cluster; "
-            "use Cluster({...}), which copies and checks it",
-        ),
-    ],
-)
-def test_the_constructor_checks_too(fields, message):
-    with pytest.raises(ConfigError) as caught:
-        TFConfig(**fields)
-    assert str(caught.value) == message
-
-
 def test_any_json_is_a_config_or_a_config_error():
     rng = random.Random(20240229)
     scalars = [None, True, 0, 1, -1, 1.7, "", "1", "h:1", "h:2", "x\ny", "\ud800", []]
@@ -252,7 +236,7 @@ def test_any_json_is_a_config_or_a_config_error():
         return mostly(chosen | {"cluster": mostly(cluster_spec), "task": mostly(task)})
 
     configs, messages = 0, set()
-    for _ in range(5_000):
+    for _ in range(4_000):
         text = json.dumps(document())
         requirements = {
             "check_addresses": rng.random() < 0.5,
