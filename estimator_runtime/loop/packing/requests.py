@@ -144,12 +144,6 @@ class PackedRequests:
         """
         if sessions.is_closed(self._session):
             return None
-        if options.HasField("debug_options"):
-            self._log(
-                "a step runs as it is, because it is watched by a debugger "
-                "(RunOptions.debug_options)"
-            )
-            return None
         try:
             key = request_key(wanted)
         except CannotPlan:

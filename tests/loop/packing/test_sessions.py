@@ -397,15 +397,3 @@ def test_what_cannot_be_packed_runs_as_it_is_and_the_log_says_why_once(cluster):
     )
     packed.log.clear()
     assert_equal(packed, run(cluster, model, pack=False))
-
-
-def test_a_step_that_a_debugger_watches_runs_unchanged(cluster):
-    def call(session, train_op, loss):
-        options = tf1.RunOptions()
-        options.debug_options.global_step = 1  # watches nothing yet
-        return session.run([train_op, loss], options=options)[1]
-
-    assert run(cluster, network, pack=True, steps=2, call=call).log == [
-        "pack_transfers: a step runs as it is, because it is watched by a debugger "
-        "(RunOptions.debug_options)"
-    ]
