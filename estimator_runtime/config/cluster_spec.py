@@ -100,7 +100,7 @@ def shown(value: object) -> str:
 
 
 class _ShortRepr(reprlib.Repr):
-    """A repr of bounded length and depth, with the constants spelled as in JSON."""
+    """A repr of bounded length and depth."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -108,12 +108,6 @@ class _ShortRepr(reprlib.Repr):
         self.maxlist = self.maxtuple = 6
         self.maxdict = 3
         self.maxstring = self.maxother = 60
-
-    def repr_bool(self, value: bool, level: int) -> str:
-        return "true" if value else "false"
-
-    def repr_NoneType(self, value: None, level: int) -> str:
-        return "null"
 
 
 _SHORT = _ShortRepr()

@@ -5,7 +5,6 @@ A checkpoint's path has no suffix, such as "/ckpt/model.ckpt-100".
 
 import os
 import re
-import sys
 
 from estimator_runtime.errors import ConfigError
 
@@ -60,11 +59,7 @@ def check_utf8(argument: str, path: str) -> None:
     try:
         path.encode()
     except UnicodeEncodeError:
-        encoding = sys.getfilesystemencoding()
-        remedy = "give a folder whose path is UTF-8"
-        if encoding != "utf-8":
-            remedy = f"this process takes paths for {encoding}: set PYTHONUTF8=1"
         raise ConfigError(
             f"{argument} {path!r} is not UTF-8, and TensorFlow takes no other path; "
-            f"{remedy}"
+            "give one whose path is UTF-8, or set PYTHONUTF8=1 if the locale is not"
         ) from None

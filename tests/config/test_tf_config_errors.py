@@ -84,7 +84,7 @@ BAD_FORMS = [
     # The form of the cluster.
     bad_cluster(
         None,
-        "TF_CONFIG: cluster is null, not an object; use one such as "
+        "TF_CONFIG: cluster is None, not an object; use one such as "
         '{"chief": ["host0:2222"], "worker": ["host1:2222"]}',
         ConfigTypeError,
     ),

@@ -256,7 +256,7 @@ def test_a_checkpoint_dir_that_cannot_be_made_is_named(kind, path, reason, tmp_p
         ("a[1]", "has '[' in it, which TensorFlow reads as part of a pattern: "),
         ("*", "has '*' in it, which TensorFlow reads as part of a pattern: "),
         ("a\\b", "has '\\\\' in it, which TensorFlow reads as part of a pattern: "),
-        ("\udcff", "is not UTF-8, and TensorFlow takes no other path; give a folder"),
+        ("\udcff", "is not UTF-8, and TensorFlow takes no other path; give one"),
     ],
 )
 def test_a_folder_whose_path_tensorflow_cannot_take_is_refused(
@@ -294,8 +294,8 @@ def test_a_folder_in_a_locale_without_its_characters_is_told_how_to_have_them():
     )
     assert refused.stderr.splitlines()[-1] == (
         r"estimator_runtime.errors.ConfigError: model_dir 'mod\udcc3\udca8le' is not "
-        "UTF-8, and TensorFlow takes no other path; this process takes paths for ascii: "
-        "set PYTHONUTF8=1"
+        "UTF-8, and TensorFlow takes no other path; give one whose path is UTF-8, or "
+        "set PYTHONUTF8=1 if the locale is not"
     )
 
 
