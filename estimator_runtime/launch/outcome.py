@@ -20,7 +20,7 @@ class Outcome:
         reason: One line that says what happened, and to which task.
         task: The first task that failed, as text, or None.
         excerpt: Lines of that task that explain the failure: what it has said of its
-            error, or the last Python traceback in its log and the last lines.
+            error, or its last lines.
         log: Path of the log of that task, or None.
         log_dir: Folder of all logs if it is a temporary folder that was kept, else
             None.

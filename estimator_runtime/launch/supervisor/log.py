@@ -1,4 +1,4 @@
-"""The log files of a job, and the excerpt of a log that explains a failure.
+"""The log files of a job, and the lines that explain a failure.
 
 The folder for logs is often not known before the tasks have reported their model
 directory. Until then the lines are kept in memory.
@@ -15,16 +15,13 @@ import time
 from collections.abc import Callable, Sequence
 
 from estimator_runtime.checkpoint.tensor_bundle.regular_files import opener
-from estimator_runtime.launch.frames import LibraryFrames
 from estimator_runtime.launch.supervisor.file_worker import FileWorker
 from estimator_runtime.launch.task import Task
 
 # How much of a line is kept in memory.
 _TAIL_CHARS = 4096
-# Lines that an excerpt has of a program without a traceback; of the last frames of a
-# traceback; of the message below them, which ends where nobody can tell; and of the
-# end.
-_TAIL_LINES, _FRAME_LINES, _MESSAGE_LINES, _LATER_LINES = 5, 12, 15, 5
+# How many of the last lines of a task explain its failure.
+_TAIL_LINES = 20
 # A file with this many bytes is renamed, and a new one begun: its disk, on which
 # checkpoints may need room too, has no more than twice as many of each task.
 _MOST_BYTES = 64 << 20
@@ -35,11 +32,6 @@ _EARLIER = ".1"  # ends the name of the renamed file
 _MANY, _MAX_WAITING, _PER_LINE = 1 << 20, 8 << 20, 100
 # How long the end of a job waits for the last lines to be written.
 _FLUSH_SECS = 15.0
-_TRACEBACK = "Traceback (most recent call last):"
-_OUR_ERROR = "estimator-runtime: error: "
-# A frame; or what begins the message of an error in code that AutoGraph has converted,
-# whose indented lines are further frames, with the reason at their end.
-_IN_TRACEBACK = re.compile(r" |.*: in user code:$")
 # Begins the line that stands before the lines of each run.
 START_MARK = "estimator-runtime: "
 # Lines that TensorFlow, absl, gRPC and this package write in any run. They are never
@@ -73,11 +65,13 @@ class TaskLog:
         self._task, self._say, self._most_bytes = task, say, most_bytes
         self.path: str | None = None
         self._lacks_lines = False
-        self._excerpt, self._explanation = Excerpt(), tuple[str, ...]()
+        self._tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
+        self._explanation = tuple[str, ...]()
 
     def keep(self, line: str) -> None:
         """Keep a line for `excerpt`, without touching the file."""
-        self._excerpt.add(line[:_TAIL_CHARS])
+        if line.strip() and not _NOISE.match(line):
+            self._tail.append(line[:_TAIL_CHARS])
 
     def explain(self, text: str) -> None:
         """Keep what the task itself reports of the error that ends it."""
@@ -85,15 +79,17 @@ class TaskLog:
 
     def start_run(self) -> None:
         """Start a new run: `excerpt` then covers no lines of earlier runs."""
-        self._excerpt, self._explanation = Excerpt(), ()
+        self._tail.clear()
+        self._explanation = ()
 
     def excerpt(self) -> tuple[str, ...]:
         """Return the lines that say why the task failed.
 
         They are what the task has reported, which nothing that it prints can hide. A
-        program that handles its error itself reports none; its log has to do.
+        program that handles its error itself reports none: then they are its last
+        lines, without routine output of TensorFlow.
         """
-        return self._explanation or self._excerpt.lines()
+        return self._explanation or tuple(self._tail)
 
     def leave_out(self, why: str) -> None:
         """Tell the user, once, that the file lacks lines."""
@@ -240,51 +236,3 @@ class Logs:
         for task, new in lines.items():
             self.of[task].append(new)
         self._taken += taken
-
-
-class Excerpt:
-    """Those lines of a program that say why it failed.
-
-    They are the last Python traceback or error of this package, whatever follows it,
-    and the last lines. Frames of libraries are left out, and routine output of
-    TensorFlow, which may stand between the lines of a traceback.
-    """
-
-    def __init__(self) -> None:
-        self._tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
-        self._libraries = LibraryFrames()
-        self._start("")
-
-    def _start(self, head: str) -> None:
-        self._head, self._left_out = head, 0
-        self._frames: collections.deque[str] = collections.deque(maxlen=_FRAME_LINES)
-        self._message: list[str] = []
-        self._later: collections.deque[str] = collections.deque(maxlen=_LATER_LINES)
-
-    def add(self, line: str) -> None:
-        """Add the next line."""
-        is_of_library = self._libraries.has(line)
-        # Output of the program may part a frame of a library from its carets.
-        if is_of_library or not line.strip(" \t^~") or _NOISE.match(line):
-            return
-        above = self._tail[-1] if self._tail else ""
-        self._tail.append(line)
-        if line.startswith(_OUR_ERROR) or (
-            line == _TRACEBACK and not above.startswith("Exception ignored ")
-        ):
-            self._start(line)
-        elif not self._message and _IN_TRACEBACK.match(line):
-            self._left_out += len(self._frames) == _FRAME_LINES
-            self._frames.append(line)
-        elif len(self._message) < _MESSAGE_LINES:
-            self._message.append(line)
-        else:
-            self._later.append(line)
-
-    def lines(self) -> tuple[str, ...]:
-        """Return the lines."""
-        if not self._head:
-            return tuple(self._tail)
-        gap = [f"  ... {self._left_out} lines ..."] if self._left_out else []
-        later = ["  ...", *self._later] if self._later else []
-        return (self._head, *gap, *self._frames, *self._message, *later)

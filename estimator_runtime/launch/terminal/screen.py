@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from estimator_runtime.config.options import OPTIONS
-from estimator_runtime.launch.frames import LibraryFrames
 from estimator_runtime.launch.terminal import levels
 from estimator_runtime.launch.terminal.levels import LevelFilter
 from estimator_runtime.output import log_filter
@@ -77,11 +76,8 @@ class Screen:
             has_rows = settings.progress != "none" and console.is_terminal
             level = settings.log_level or ("warning" if has_rows else "debug")
         self._level = level
-        is_all_wanted = settings.is_verbose or settings.log_level == levels.LEVELS[0]
-        self._hides_frames = not (is_all_wanted or console.as_json)
         # By task, as a message may have several lines.
         self._levels: dict[Task, LevelFilter] = {}
-        self._frames: dict[Task, LibraryFrames] = {}
         self._below_count = self._warning_count = 0
         self._shown_at: float | None = None
         self._step = 0
@@ -93,15 +89,10 @@ class Screen:
     def write(self, task: Task, line: str, is_error: bool) -> None:
         """Show a line of a task.
 
-        A line of standard error that is below the wanted level, or a frame of a
-        library, is only in the log.
+        A line of standard error that is below the wanted level is only in the log.
         """
         level = self._levels.setdefault(task, LevelFilter(self._level))
-        frames = self._frames.setdefault(task, LibraryFrames())
-        # Both are to see each line.
-        is_hidden = level.hides(line) if is_error else False
-        is_hidden |= is_error and frames.has(line) and self._hides_frames
-        if is_hidden:
+        if is_error and level.hides(line):
             self._below_count += 1
             return
         self.console.write(str(task), line, is_error)

@@ -1,4 +1,4 @@
-"""What of a log says why a task failed, and where the log is."""
+"""Which lines say why a task failed, and where the log is."""
 
 import contextlib
 import resource
@@ -6,88 +6,24 @@ import shutil
 
 import pytest
 
-from estimator_runtime.launch.supervisor.log import Excerpt, Logs
+from estimator_runtime.launch.supervisor.log import Logs
 from estimator_runtime.launch.task import Task
 
 _CHIEF = Task(type="chief", index=0)
 
 
-def excerpt(lines):
-    found = Excerpt()
-    for line in lines:
-        found.add(line)
-    return found.lines()
-
-
-def test_the_excerpt_ends_with_the_last_lines_after_an_error_that_was_handled():
-    traceback = [
-        "Traceback (most recent call last):",
-        '  File "train.py", line 1, in parse',
-        "ValueError: bad row",
-    ]
-    steps = [f"step {i} done" for i in range(100)]
-    found = excerpt([*traceback, *steps, "Fatal Python error: Segmentation fault"])
-    assert found == (
-        *traceback,
-        *steps[:14],
-        "  ...",
-        *steps[-4:],
+def test_a_task_that_reports_no_error_is_explained_by_its_last_lines():
+    log = Logs([_CHIEF]).of[_CHIEF]
+    for number in range(100):
+        log.keep(f"step {number} done")
+        log.keep("INFO:tensorflow:loss = 3")
+    log.keep("")
+    log.keep("Fatal Python error: Segmentation fault")
+    log.keep("2026-11-20 14:00:00.123456: W tensorflow/core/x.cc:1] cancelled")
+    assert log.excerpt() == (
+        *(f"step {number} done" for number in range(81, 100)),
         "Fatal Python error: Segmentation fault",
     )
-
-
-def test_the_excerpt_is_the_last_traceback_without_routine_output():
-    lines = [
-        "INFO:tensorflow:loss = 3",
-        "Traceback (most recent call last):",
-        '  File "train.py", line 1, in <module>',
-        "    main()",
-        "ValueError: in user code:",
-        "WARNING:tensorflow:of another thread",
-        '    File "train.py", line 3, in model_fn  *',
-        "    ValueError: Feature hour is not in features dictionary.",
-        "",
-        "           ^^^^^^^^",
-        "INFO:tensorflow.estimator_runtime:Checkpoint of step 30: 12 MB in 0.1 s",
-        "2026-11-20 14:00:00.123456: W tensorflow/core/x.cc:1] cancelled",
-    ]
-    assert excerpt(lines) == (*lines[1:5], *lines[6:8])
-
-
-def test_an_error_that_this_package_reports_is_the_excerpt():
-    lines = [
-        "Traceback (most recent call last):",
-        "estimator-runtime: error: train.py:3: RunConfig: bad",
-        "give another one",
-        "INFO:tensorflow:x",
-    ]
-    assert excerpt(lines) == tuple(lines[1:3])
-
-
-_FRAME = ['  File "train.py", line 3, in input_fn', "    read()"]
-
-
-def test_the_traceback_is_the_excerpt_however_much_is_printed_after_it():
-    error = ["ValueError: bad row 17", "please check"]
-    lines = ["Traceback (most recent call last):", *_FRAME * 30, *error]
-    cleanup = [f"{spaces}removing file {number}" for number in range(500) for spaces in ("", "  ")]  # fmt: skip
-    assert excerpt([*lines, *cleanup])[:16] == (
-        lines[0],
-        "  ... 48 lines ...",
-        *_FRAME * 6,
-        *error,
-    )
-    assert len(excerpt([*lines, *cleanup])) < 40
-
-
-def test_an_exception_that_python_ignores_is_not_the_reason():
-    lines = ["Traceback (most recent call last):", *_FRAME, "ValueError: bad row 17"]
-    ignored = [
-        "Exception ignored in: <function File.__del__ at 0x7f>",
-        "Traceback (most recent call last):",
-        "TypeError: closed",
-    ]
-    assert excerpt([*lines, *ignored])[:4] == tuple(lines)
 
 
 def test_what_a_task_reports_of_its_error_wins_over_what_it_prints():

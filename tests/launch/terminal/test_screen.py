@@ -168,20 +168,3 @@ def test_only_warnings_are_above_the_rows_of_a_terminal_unless_more_is_wanted(
     screen.console.flush()
     hidden = stream.getvalue().splitlines()[len(shown) :]
     assert len(hidden) == (len(expected) < 4)
-
-
-@pytest.mark.parametrize(
-    ("settings", "has_frames"),
-    [({}, False), ({"is_verbose": True}, True), ({"log_level": "debug"}, True)],
-)
-def test_frames_of_libraries_are_shown_only_where_everything_is(settings, has_frames):
-    screen, stream = _screen(**settings)
-    frame = '  File "/venv/lib/python3.11/site-packages/a.py", line 1, in run'
-    for each in ("Traceback (most recent call last):", frame, "ValueError: b"):
-        screen.write(_CHIEF, each, is_error=True)
-    screen.close()
-    screen.console.flush()
-    assert (frame in stream.getvalue()) == has_frames
-    assert "ValueError: b\n" in stream.getvalue()
-    told = "1 line is only in the logs of the tasks; --log-level debug shows them here"
-    assert (told in stream.getvalue()) != has_frames
