@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from estimator_runtime import threads
-from estimator_runtime.errors import ConfigError
+from estimator_runtime.errors import ConfigError, UsageError
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.job_file import JobFile
 from estimator_runtime.launch.outcome import Outcome
@@ -83,15 +83,15 @@ def get_backend(name: str, **options: Any) -> Backend:
         **options: The keyword arguments of its class.
 
     Raises:
-        ConfigError: If there is no back end of that name, or it cannot be imported.
+        UsageError: If there is no back end of that name.
+        ConfigError: If it cannot be imported.
     """
     found = importlib.metadata.entry_points(group=_GROUP)
     if name not in found.names:
         names = ", ".join(sorted(found.names))
-        raise ConfigError(
-            f"there is no back end {name!r}; use {names}"
-            if names
-            else "no back end is registered; install estimator-runtime again"
+        raise UsageError(
+            f"there is no back end {name!r}; use {names}, or, for Kubernetes, "
+            "'estimator-runtime render'"
         )
     try:
         backend = found[name].load()

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from estimator_runtime.cli.main import main
-from estimator_runtime.errors import ConfigError
+from estimator_runtime.errors import ConfigError, UsageError
 from estimator_runtime.launch import Job, get_backend
 
 _BACKEND = """
@@ -66,16 +66,22 @@ def test_the_command_runs_a_job_on_it(their_package, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "problem"),
+    ("name", "error", "problem"),
     [
-        ("slurm", "there is no back end 'slurm'; use broken, local, ray, theirs"),
+        (
+            "kubernetes",
+            UsageError,
+            "there is no back end 'kubernetes'; use broken, local, ray, theirs, or, for "
+            "Kubernetes, 'estimator-runtime render'",
+        ),
         (
             "broken",
+            ConfigError,
             "back end 'broken' cannot be imported: No module named 'no_such_module'",
         ),
     ],
 )
-def test_a_back_end_that_cannot_be_had_is_named(their_package, name, problem):
-    with pytest.raises(ConfigError) as refusal:
+def test_a_back_end_that_cannot_be_had_is_named(their_package, name, error, problem):
+    with pytest.raises(error) as refusal:
         get_backend(name)
     assert str(refusal.value) == problem
