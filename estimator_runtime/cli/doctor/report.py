@@ -10,14 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 
 from estimator_runtime.cli import run_flags
-from estimator_runtime.cli.doctor import (
-    devices,
-    folder,
-    packages,
-    probe,
-    script,
-    task,
-)
+from estimator_runtime.cli.doctor import environment, probe, script
 from estimator_runtime.cli.doctor.finding import NOTE, PROBLEM, Finding, Subject
 from estimator_runtime.cli.parser import NAME, Parser
 from estimator_runtime.cli.script import check_rereadable, check_script
@@ -34,14 +27,12 @@ def _check_settings(subject: Subject) -> Iterator[Finding]:
 
 # Each check by what it is about. The error that one raises is a problem.
 CHECKS: dict[str, Callable[[Subject], Iterator[Finding]]] = {
-    "packages": packages.check_versions,
-    "devices": devices.check_devices,
+    "packages": environment.check_versions,
+    "devices": environment.check_devices,
     "settings": _check_settings,
-    "TF_CONFIG": task.check_config,
-    "own port": task.check_own_port,
-    "other tasks": task.check_other_tasks,
-    "model dir": folder.check_folder,
-    "activation": packages.check_activation,
+    "TF_CONFIG": environment.check_config,
+    "model dir": environment.check_folder,
+    "activation": environment.check_activation,
     "script": script.check_script,
 }
 
@@ -52,9 +43,9 @@ def add_to(commands: argparse._SubParsersAction[Parser]) -> None:
         "doctor",
         help="find what keeps a training from starting here, and how to fix it",
         usage=f"{NAME} doctor [options] [SCRIPT]",
-        description="Look at the packages, devices, TF_CONFIG, ports, model directory "
-        "and, where one\nis given, the script, which is not run. Nothing is changed. "
-        "The exit status is 1\nif there is a problem; its line says how to fix it.",
+        description="Look at the packages, devices, TF_CONFIG, model directory and, "
+        "where one is given,\nthe script, which is not run. Nothing is changed. The "
+        "exit status is 1 if there is\na problem; its line says how to fix it.",
     )
     parser.set_defaults(describe=describe)
     parser.add_argument(

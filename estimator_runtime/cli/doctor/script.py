@@ -13,19 +13,6 @@ from estimator_runtime.tf1.contrib import gone, successors, wheel
 _OF_ESTIMATORS = {"estimator", "learn", "tpu_estimator", "tpu_config"}
 _SHOWN = 3  # names in a line
 _CONTRIB = "tensorflow.contrib."
-_SUMMARIES = tuple(
-    f"tensorflow.summary.{each}"
-    for each in ("audio", "histogram", "image", "scalar", "text")
-)
-_WRITER = "tensorflow.summary.create_file_writer"
-_DROPOUT = "tensorflow.nn.dropout"
-# What to install for modules of another name.
-_PACKAGES = {
-    "PIL": "pillow",
-    "cv2": "opencv-python",
-    "sklearn": "scikit-learn",
-    "yaml": "PyYAML",
-}
 
 
 def check_script(subject: Subject) -> Iterator[Finding]:
@@ -47,9 +34,6 @@ def check_script(subject: Subject) -> Iterator[Finding]:
         yield from _check_version_1(source, answer, is_version_1)
         yield from _check_names(source, answer)
     yield from _check_contrib(program, answer)
-    if not (is_version_1 or answer.of_version_1):
-        for source in program.sources:
-            yield from _check_meanings(source)
 
 
 def _introduce(program: Program) -> Finding:
@@ -74,8 +58,7 @@ def _check_modules(program: Program, is_version_1: bool) -> Iterator[Finding]:
                 continue
             reported.add(package)
             is_beside = is_package_beside(package, program.folder)
-            installed = _PACKAGES.get(package, "the package that has it")
-            text = f"there is no module {module} here; install {installed}"
+            text = f"there is no module {module} here; install the package that has it"
             if package == "imp":  # which Python 3.12 has removed
                 text = f"there is no module {module} here; run it with --tf1"
             elif is_beside:
@@ -167,27 +150,6 @@ def _check_contrib(program: Program, answer: ProbeResult) -> Iterator[Finding]:
         yield Finding(PROBLEM, text)
     else:
         yield Finding(OK, f"tf.contrib is TensorFlow {wheel.VERSION}'s, in {installed}")
-
-
-def _check_meanings(source: Source) -> Iterator[Finding]:
-    """Check which names mean something else in TensorFlow 2 than in TensorFlow 1.
-
-    A program that uses them starts, and then trains differently.
-    """
-    if _WRITER not in source.names:  # it uses the summaries of TensorFlow 2
-        for name in filter(source.names.get, _SUMMARIES):
-            now = name.replace("tensorflow", "tf.compat.v1")
-            text = (
-                f"{source.file}:{source.names[name]}: {shown(name)} writes nothing in "
-                f"a model_fn, where it has no writer; write {now}"
-            )
-            yield Finding(NOTE, text)
-    if line := source.positional.get(_DROPOUT):
-        text = (
-            f"{source.file}:{line}: tf.nn.dropout(x, p) drops p of x, where that of "
-            "TensorFlow 1 keeps it; write rate=, to be clear"
-        )
-        yield Finding(NOTE, text)
 
 
 def _estimators(source: Source) -> list[str]:

@@ -32,15 +32,12 @@ class Source:
         file: Its path, relative to the folder of the script.
         names: Names of TensorFlow, such as "tensorflow.estimator.RunConfig".
         modules: Modules that it imports when it is imported itself.
-        positional: Names of TensorFlow that it calls with two or more positional
-            arguments.
         changes_path: Whether it uses `sys.path`.
     """
 
     file: str
     names: Mapping[str, int]
     modules: Mapping[str, int]
-    positional: Mapping[str, int]
     changes_path: bool
 
 
@@ -167,7 +164,6 @@ class _Reader(ast.NodeVisitor):
         self._guards = self._functions = 0
         self._names: dict[str, int] = {}
         self._modules: dict[str, int] = {}
-        self._positional: dict[str, int] = {}
         self._provided: set[str] = set()  # names that the file sets or looks up itself
         self._changes_path = False
         # Absolute names of what it imports, to whether it does when imported itself.
@@ -184,7 +180,6 @@ class _Reader(ast.NodeVisitor):
             file=file,
             names=names,
             modules=self._modules if is_eager else {},
-            positional=self._positional,
             changes_path=self._changes_path,
         )
 
@@ -222,9 +217,6 @@ class _Reader(ast.NodeVisitor):
             case ast.Call(ast.Name("hasattr"), [owner, ast.Constant(str(name))]):
                 if dotted := self._dotted(owner):
                     self._provided.add(f"{dotted}.{name}")
-            case ast.Call(function, [_, _, *_]) if not self._guards:
-                if dotted := self._dotted(function):
-                    self._positional.setdefault(dotted, function.end_lineno or 0)
         self.generic_visit(node)
 
     def visit_Try(self, node: ast.Try) -> None:

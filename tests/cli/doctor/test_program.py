@@ -35,8 +35,6 @@ def answer(missing=(), of_version_1=(), lacking=()):
     of_version_1 = {**dict.fromkeys(of_version_1, ""), **dict(lacking)}
     return ProbeResult(
         devices=[],
-        cuda=None,
-        loaded=[],
         missing={each: each for each in (*missing, *of_version_1)},
         of_version_1=of_version_1,
         patches={},
@@ -124,7 +122,7 @@ def test_a_module_that_is_not_installed_is_a_problem_with_the_line_that_imports_
     script = write(
         """
         import json, no_such_module.part
-        import model, cv2
+        import model
         from no_such_namespace import x
         def later():
             import no_such_extra
@@ -136,13 +134,12 @@ def test_a_module_that_is_not_installed_is_a_problem_with_the_line_that_imports_
     assert check(script) == [
         (
             "problem",
-            f"{place}: there is no module {name} here; install {package}",
+            f"{place}: there is no module {name} here; install the package that has it",
         )
-        for place, name, package in [
-            ("train.py:2", "no_such_module.part", "the package that has it"),
-            ("train.py:3", "cv2", "opencv-python"),
-            ("train.py:4", "no_such_namespace", "the package that has it"),
-            ("model.py:2", "no_such_dependency", "the package that has it"),
+        for place, name in [
+            ("train.py:2", "no_such_module.part"),
+            ("train.py:4", "no_such_namespace"),
+            ("model.py:2", "no_such_dependency"),
         ]
     ]
 
@@ -157,28 +154,6 @@ def test_a_module_that_is_not_installed_is_a_problem_with_the_line_that_imports_
     ],
 )
 def test_an_import_that_is_guarded_or_comes_later_is_no_problem(write, source):
-    assert check(write(source)) == []
-
-
-@pytest.mark.parametrize("used", ["tf.summary.scalar", "tf.summary.text"])
-def test_a_summary_of_tensorflow_2_is_a_note_with_the_old_one(write, used):
-    script = write(f"import tensorflow as tf\n{used}('x', 1)")
-    new = used.replace("tf.", "tf.compat.v1.")
-    text = f"{used} writes nothing in a model_fn, where it has no writer; write {new}"
-    assert check(script) == [("note", f"train.py:2: {text}")]
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "import tensorflow.compat.v1 as tf\ntf.summary.scalar(1, 2)",
-        "import tensorflow as tf\ntf.compat.v1.summary.scalar(1, 2)",
-        "import tensorflow as tf\ntf.summary.create_file_writer\ntf.summary.scalar(1, 2)",
-        "import tensorflow as tf\ntf.nn.dropout(x, rate=0.1)",
-        "import tensorflow.compat.v1 as tf\ntf.nn.dropout(x, 0.9)",
-    ],
-)
-def test_what_does_what_it_says_is_not(write, source):
     assert check(write(source)) == []
 
 
