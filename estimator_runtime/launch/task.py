@@ -98,20 +98,13 @@ class Ended:
         run: The run that ended.
         status: Its exit status; negative for a signal, as in `subprocess`.
         cause: How it ended, if the status does not tell; a text for the user.
-        is_displaced: Whether no task can be started at its address any more.
+        is_machine_lost: Whether its machine is gone, so that it cannot be restarted.
     """
 
     run: Run
     status: int
     cause: str | None = None
-    is_displaced: bool = False
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Refused:
-    """The tasks must not go on running where they are; with the reason."""
-
-    reason: str
+    is_machine_lost: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -140,14 +133,11 @@ class Tasks(Protocol):
             LaunchError: If no task can be started.
         """
 
-    def place(self, addressed: tuple[Task, ...]) -> Cluster | None:
+    def place(self, addressed: tuple[Task, ...]) -> Cluster:
         """Return an address for every task, on which the task can listen once started.
 
         Args:
             addressed: The tasks that need an address.
-
-        Returns:
-            The addresses, or None if there are none yet; call again soon then.
 
         Raises:
             LaunchError: If there is no place for them.
@@ -209,4 +199,4 @@ class Events:
                 self._waiting += sign * (len(event.line) + _PER_EVENT)
 
 
-Event = Output | Reported | Working | Ended | Refused | Lost
+Event = Output | Reported | Working | Ended | Lost

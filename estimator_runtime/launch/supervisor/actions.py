@@ -10,7 +10,7 @@ from estimator_runtime.launch.task import Task
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """Start tasks that wait, after placing all of them if they need new addresses."""
+    """Start tasks that wait."""
 
     tasks: tuple[Task, ...]
 

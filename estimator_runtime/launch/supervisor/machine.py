@@ -93,7 +93,7 @@ class Attempt:
         killed_at: When it was sent SIGKILL, or None.
         status: Its exit status, or None.
         cause: Why it was killed or how it was lost, or None.
-        is_displaced: Whether no task can be started at its address any more.
+        is_machine_lost: Whether its machine is gone, so that it cannot be restarted.
     """
 
     run: Run
@@ -106,7 +106,7 @@ class Attempt:
     killed_at: float | None = None
     status: int | None = None
     cause: str | None = None
-    is_displaced: bool = False
+    is_machine_lost: bool = False
 
 
 class TaskState:
@@ -175,11 +175,11 @@ class TaskState:
         self.last.killed_at, self.last.cause = now, cause
 
     def end(
-        self, status: int, cause: str | None = None, is_displaced: bool = False
+        self, status: int, cause: str | None = None, is_machine_lost: bool = False
     ) -> None:
         """Record the end of the current run; see `task.Ended`."""
         last = self.last
-        last.status, last.is_displaced = status, is_displaced
+        last.status, last.is_machine_lost = status, is_machine_lost
         # The silence of a task explains more than the signal that then killed it.
         last.cause = last.cause or cause
         if self.is_released:
@@ -268,6 +268,7 @@ class TaskState:
             status=self.last.status or 0,
             error=tuple(self.report.get("error", ())),
             step=None if step is None else int(step),
+            is_machine_lost=self.last.is_machine_lost,
         )
 
     def how_it_ended(self) -> str:
@@ -301,8 +302,6 @@ class JobState:
     Attributes:
         job: The job.
         tasks: The state of each task, in the order in which they are started.
-        needs_addresses: Whether all tasks are about to get new addresses, which an
-            evaluator has to be told too. So it is before the first start.
         model_dir: The model directory, or None if no task has reported it.
         ending: Why the job has to stop, or None while it goes on.
         is_hurried: Whether it has to stop at once.
@@ -314,7 +313,6 @@ class JobState:
 
     job: Job
     tasks: Mapping[Task, TaskState]
-    needs_addresses: bool = True
     model_dir: str | None = None
     ending: Fail | None = None
     is_hurried: bool = False
@@ -368,9 +366,6 @@ class JobState:
 
     def gang(self, state: TaskState) -> Sequence[TaskState]:
         """Return the tasks that are restarted together with a task, and the task."""
-        # A new address of one task changes the TF_CONFIG of all tasks.
-        if state.last.is_displaced or self.needs_addresses:
-            return [it for it in self.tasks.values() if not it.is_released]
         is_in_gang = self.job.is_gang and state.task in self.job.trainers
         return self.trainers if is_in_gang else [state]
 
@@ -378,4 +373,4 @@ class JobState:
         """Return whether a task that has ended is restarted because others are."""
         is_in_gang = self.job.is_gang and state.task in self.job.trainers
         waits = any(it.phase is TaskPhase.WAITING for it in self.trainers)
-        return self.needs_addresses or (is_in_gang and waits)
+        return is_in_gang and waits

@@ -85,7 +85,7 @@ def on_end(job: JobState, state: TaskState, now: float) -> Iterator[Action]:
         return
     if job.restarts_with_gang(state):
         is_done = state is job.leader and job.is_led_to_the_end
-        if is_done and not job.needs_addresses:
+        if is_done:
             yield from _call_off_restart(job, state)
         else:
             yield Restart(state.task, now)
@@ -154,8 +154,6 @@ def _restart(job: JobState, state: TaskState, now: float) -> Iterator[Action]:
     budget, gang = state.budget, job.gang(state)
     delay = budget.delay_secs
     whom = "it" if len(gang) == 1 else "all trainers"
-    if state.last.is_displaced:
-        whom = "all, with new addresses,"
     yield Say(
         f"{state.task} {state.how_it_ended()}: restarting {whom} "
         f"{f'in {delay:g} s' if delay else 'now'} ({budget.used + 1} of "
@@ -164,7 +162,7 @@ def _restart(job: JobState, state: TaskState, now: float) -> Iterator[Action]:
     )
     yield Restart(state.task, now + delay, is_charged=True)
     for each in gang:
-        if each.is_alive and not state.last.is_displaced:
+        if each.is_alive:
             yield from _end_with(job, each, state)
         elif each.phase in (TaskPhase.SUCCEEDED, TaskPhase.FAILED) and each != state:
             yield Restart(each.task, now + delay)
@@ -203,42 +201,13 @@ def _fail(job: JobState, state: TaskState, why: str) -> Iterator[Action]:
 
 
 def start_those_due(job: JobState, now: float) -> Iterator[Action]:
-    """Start the tasks that wait and are due: a gang together, and none without a place.
-
-    If all tasks need new addresses, they start together when the last one has ended.
-    """
+    """Start the tasks that wait and are due: a gang together."""
     waiting = [it for it in job.tasks.values() if it.phase is TaskPhase.WAITING]
-    if job.needs_addresses:
-        if not job.alive and all(it.start_at <= now for it in waiting):
-            yield Start(tuple(it.task for it in waiting))
-        return
     gangs = {tuple(it.task for it in job.gang(state)): None for state in waiting}
     for gang in gangs:
         states = [job.tasks[task] for task in gang]
         if all(it in waiting and it.start_at <= now for it in states):
             yield Start(gang)
-
-
-def stop_for_relocation(job: JobState, now: float) -> Iterator[Action]:
-    """End all tasks when one has lost its address, because all get new addresses.
-
-    Most of them are killed. With every ps still running and trainers that train on
-    their own, the leader saves the progress of all after the others have ended (with
-    SyncReplicasOptimizer, at the same time), and every ps stays until then.
-    """
-    if not job.needs_addresses:
-        return
-    leader, *others = job.trainers
-    servers = [it for it in job.tasks.values() if it.is_server and not it.is_released]
-    savers: Sequence[TaskState] = []
-    if not job.job.is_gang and all(it.is_alive for it in [leader, *servers]):
-        savers = [leader, *servers]
-        # A leader that needs the others to finish a step can still save the last one.
-        if job.leads_steps or not any(it.is_alive for it in others):
-            yield from terminate(leader, job.job.grace_secs)
-    for each in job.alive:
-        if each not in savers and each.phase is not TaskPhase.KILLED:
-            yield Kill(each.task)
 
 
 def end_silent_tasks(job: JobState, now: float) -> Iterator[Action]:
@@ -372,7 +341,6 @@ IN_TRAINING: Sequence[Policy] = (
     wait_for_last_checkpoint,
     end_with_training,
     end_silent_tasks,
-    stop_for_relocation,
     kill_overdue,
     give_up_unkillable,
     start_those_due,

@@ -52,11 +52,13 @@ class Failure:
             followed by the names of its base classes in this package and in TensorFlow.
             Empty if there was no such error.
         step: The last global step that the run reported, or None.
+        is_machine_lost: Whether the machine of the run is gone.
     """
 
     status: int
     error: tuple[str, ...] = ()
     step: int | None = None
+    is_machine_lost: bool = False
 
     @property
     def is_stop(self) -> bool:
@@ -118,6 +120,8 @@ class Budget:
         """Return why there is no restart after a failure, or None if there is one."""
         if failure.is_final:
             return "not restarted, as a restart would end the same way"
+        if failure.is_machine_lost:
+            return "give the same command again to go on, on the nodes that are left"
         at = f" at step {failure.step}" if failure.step is not None else ""
         if failure.is_of_program and failure == self._last:
             return f"the same failure as the last time{at}"

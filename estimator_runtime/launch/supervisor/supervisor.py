@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from estimator_runtime.config.cluster_spec import Cluster
-from estimator_runtime.errors import LaunchError
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.outcome import EVALUATION_FAILED, Outcome
 from estimator_runtime.launch.supervisor import actions, policies, stop_policies
@@ -34,7 +33,6 @@ from estimator_runtime.launch.task import (
     Events,
     Lost,
     Output,
-    Refused,
     Reported,
     Task,
     Tasks,
@@ -112,6 +110,7 @@ class Supervisor:
                 # Before the import of TensorFlow, which takes seconds.
                 self._publish(self._status.now(self._clock()), self._clock())
                 self._tasks.open(self._events, lambda: bool(self._requests))
+                self._cluster = self._tasks.place(self._state.job.addressed)
             # Starts the tasks that are due, unless the job has been cancelled by now.
             self._tick(self._clock())
             while not self._state.is_over:
@@ -144,10 +143,6 @@ class Supervisor:
         if isinstance(event, Lost):
             self._handle_loss(event.reason)
             return
-        if isinstance(event, Refused):
-            # The leader may have trained before its folder was refused, in a restart.
-            self._fail(Fail(event.reason, lets_save=self._state.leader.is_alive))
-            return
         state = self._state.tasks[event.run.task]
         if isinstance(event, Output):
             self._record.logs.write(state.task, event.line)
@@ -174,7 +169,7 @@ class Supervisor:
             self._fail_for(self._record.problem())
 
     def _handle_end(self, state: TaskState, event: Ended) -> None:
-        state.end(event.status, event.cause, event.is_displaced)
+        state.end(event.status, event.cause, event.is_machine_lost)
         # One signal may have been sent to this process and to its tasks, and the tasks
         # may have handled it first.
         self._handle_cancels()
@@ -325,28 +320,16 @@ class Supervisor:
             self._execute(stop_policies.stop_in_order(self._state, self._clock()))
 
     def _start(self, action: actions.Start) -> None:
-        job = self._state.job
-        if self._state.needs_addresses:
-            try:
-                cluster = self._tasks.place(job.addressed)
-            except LaunchError as error:
-                self._fail(Fail(str(error)))
-                return
-            if cluster is None:  # it is too early for that
-                return
-            self._cluster, self._state.needs_addresses = cluster, False
         for task in action.tasks:
             self._record.logs.of[task].start_run()
         for task in action.tasks:
             run = self._state.tasks[task].start(self._clock())
-            self._tasks.start(run, job.environ_of(task, self._cluster))
+            self._tasks.start(run, self._state.job.environ_of(task, self._cluster))
 
     def _restart(self, state: TaskState, action: actions.Restart) -> None:
         if action.is_charged:
             state.budget.spend(state.failure)
             self._record.restarts += 1
-        if state.last.is_displaced:
-            self._state.needs_addresses = True
         state.restart(action.at)
 
     # The end.

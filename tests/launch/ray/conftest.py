@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 _NODES = Path(__file__).parent / "nodes.py"
-_NODE_APART = Path(__file__).parent / "node_apart.sh"
 _PROGRAM = Path(__file__).parents[1] / "programs" / "train.py"
 _READY_SECS = 90.0
 
@@ -115,39 +114,6 @@ def cluster():
     cluster = RayCluster()
     yield cluster
     cluster.close()
-
-
-@pytest.fixture
-def node_apart(cluster):
-    """Return a function that adds a node with 4 GPUs and a folder of its own."""
-    started = []
-
-    def start(folder):
-        address = "127.0.0.99"
-        command = ["unshare", "--mount", "--map-root-user", "sh", _NODE_APART]
-        arguments = [cluster.address, address, folder, sys.executable]
-        process = subprocess.Popen(
-            [*command, *arguments],
-            env=cluster.environ,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        started.append(process)
-        said = ""
-        for line in process.stdout:
-            said += line
-            if "Ray runtime started" in line:
-                return address
-        if "unshare" in said or "mount" in said:
-            pytest.skip(f"the kernel allows no mounts of one's own here: {said}")
-        pytest.fail(said)
-
-    yield start
-    for process in started:
-        process.terminate()
-        process.communicate(timeout=60)
 
 
 class RayJob:

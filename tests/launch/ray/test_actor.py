@@ -39,7 +39,7 @@ _NO_FILES = """
 resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
 actor.start(run, {}, None)
 [end] = actor.poll(0)
-print(end.cause, end.status, end.is_displaced, flush=True)
+print(end.cause, end.status, end.is_machine_lost, flush=True)
 os._exit(0)
 """
 

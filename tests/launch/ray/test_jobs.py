@@ -26,7 +26,6 @@ def test_a_job_with_ps_and_evaluator_trains_to_its_end(train, tmp_path, saved_st
     logs = sorted(path.name for path in tmp_path.glob("model/logs/*"))
     assert logs == ["chief-0.log", "evaluator-0.log", "ps-0.log", "worker-0.log"]
     assert "done\n" in (tmp_path / "model" / "logs" / "chief-0.log").read_text()
-    assert not list(tmp_path.glob("model/.estimator-runtime-*"))
 
 
 def test_a_gang_trains_to_its_end(train, saved_step):

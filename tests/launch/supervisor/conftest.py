@@ -21,6 +21,6 @@ def job_of():
             for state in states.values():
                 state.start(now=0.0)
         named = {str(task): state for task, state in states.items()}
-        return JobState(job, states, needs_addresses=not is_started), named
+        return JobState(job, states), named
 
     return job_of

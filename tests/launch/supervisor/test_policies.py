@@ -132,54 +132,22 @@ def test_a_gang_is_restarted_as_a_whole(job_of, status, report, how):
     assert len(start.tasks) == 3
 
 
-def _displaced(job, tasks, name):
-    """Return what is done to the others when a task has lost its address."""
-    tasks[name].end(-9, is_displaced=True)
-    assert _done(policies.on_end(job, tasks[name], 0.0)) == [("Restart", name)]
-    tasks[name].restart(0.0)
-    job.needs_addresses = True
-
-    def relocate():
-        actions = list(policies.stop_for_relocation(job, 0.0))
-        for each in actions:
-            state = job.tasks[each.task]
-            state.kill(0.0) if isinstance(each, Kill) else state.stop(0.0, 30.0)
-        return _done(actions)
-
-    return relocate
-
-
-def test_a_task_that_lost_its_address_takes_all_along_and_the_leader_saves(job_of):
-    job, tasks = job_of(replicas={**_PS, "evaluator": 1})
-    relocate = _displaced(job, tasks, "worker 0")
-    # Nobody takes a step that the leader would not save, and an evaluator would ask at
-    # the old addresses who trains.
-    assert relocate() == [("Kill", "worker 1"), ("Kill", "evaluator")]
-    tasks["worker 1"].end(-9)
-    assert relocate() == [("Terminate", "chief")]
-    tasks["chief"].end(143)
-    assert relocate() == [("Kill", "ps 0")]
-    for name in ("ps 0", "evaluator"):
-        tasks[name].end(-9)
-    for name in ("worker 1", "chief", "ps 0", "evaluator"):
-        [restart] = policies.on_end(job, tasks[name], 1.0)
-        assert restart == Restart(tasks[name].task, 1.0)
-        tasks[name].restart(1.0)
-    [start] = policies.start_those_due(job, 1.0)
-    assert len(start.tasks) == 5
-
-
 @pytest.mark.parametrize(
-    ("replicas", "lost"),
-    [({"chief": 1, "worker": 1, "ps": 2}, "ps 1"), (_GANG, "worker 0")],
-    ids=["ps", "gang"],
+    ("replicas", "lost", "lets_save"),
+    [(_PS, "worker 0", True), (_PS, "ps 0", False), (_GANG, "worker 0", False)],
 )
-def test_nobody_saves_before_a_move_without_a_ps_or_another_of_a_gang(
-    job_of, replicas, lost
+def test_a_task_whose_machine_is_lost_ends_the_job_and_the_leader_saves_if_it_can(
+    job_of, replicas, lost, lets_save
 ):
     job, tasks = job_of(replicas=replicas)
-    relocate = _displaced(job, tasks, lost)
-    assert relocate() == [("Kill", name) for name in tasks if name != lost]
+    tasks[lost].end(-9, cause="lost its node (it is dead)", is_machine_lost=True)
+    [fail] = policies.on_end(job, tasks[lost], 0.0)
+    assert fail == Fail(
+        f"{lost} lost its node (it is dead): give the same command again to go on, on "
+        "the nodes that are left",
+        task=tasks[lost].task,
+        lets_save=lets_save,
+    )
 
 
 # Signs of life.

@@ -69,9 +69,6 @@ class Tasks:
     def end(self, task, status, **how):
         self._events.put(Ended(run=self.runs[task][-1], status=status, **how))
 
-    def refuse(self, refusal):
-        self._events.put(refusal)
-
 
 @pytest.fixture
 def run(tmp_path):
@@ -239,28 +236,6 @@ def test_a_last_checkpoint_that_shows_later_is_waited_for(run, saved, tmp_path):
 def _end_all(tasks):
     for task in ("chief", "worker 0"):
         tasks.end(task, 0)
-
-
-def test_a_machine_that_answers_nothing_costs_two_restarts(run):
-    """Ray moves what was there only after the task was started there again."""
-
-    def script(tasks, attempt):
-        tasks.report("worker 0", step=10)
-        tasks.end("worker 0", -_KILL, cause="gave no sign of life for 30 s")
-
-    def lose_node(tasks):
-        assert [len(tasks.runs[task]) for task in _TASKS] == [1, 2, 1]
-        gone = "cannot get its address again: its node is gone"
-        tasks.end("worker 0", -1, cause=gone, is_displaced=True)
-
-    outcome, tasks, said = run(script, at={15: lose_node, 40: _end_all}, max_restarts=2)
-    assert outcome.exit_status == 0, said
-    assert [len(tasks.runs[task]) for task in _TASKS] == [2, 3, 2]
-    assert (
-        "worker 0 cannot get its address again: its node is gone: restarting all, with "
-        "new addresses, in 1 s (2 of 2); the count starts again at 0 after 3600 s of new "
-        "steps\n"
-    ) in said
 
 
 def test_a_worker_that_is_gone_when_the_chief_is_done_is_not_missed(run):

@@ -166,7 +166,6 @@ class Processes:
 
     def place(self, addressed: Sequence[Task]) -> Cluster:
         """Take a free port for each task, and hold it for as long as the job runs."""
-        self._ports.close()
         jobs: collections.defaultdict[str, list[str]] = collections.defaultdict(list)
         try:
             ports = self._ports.take(len(addressed))

@@ -20,9 +20,6 @@ from estimator_runtime.tf_internals import versions
 # The number of events in one answer.
 _MAX_EVENTS = 1000
 _POLL_SECS = 5.0
-# For a new file to be seen on a network file system, and between two looks.
-_SEEN_SECS = 5.0
-_LOOK_SECS = 0.5
 # How long a task goes on running when its events are no longer polled. The supervisor,
 # which may have lost the connection, waits as long before it starts the task elsewhere.
 # So this is short, but no shorter than the default heartbeat timeout, the silence after
@@ -33,8 +30,8 @@ LEASE_SECS = 30.0
 class TaskActor:
     """Starts, signals and watches one task, on the node where Ray has placed it.
 
-    Ray executes calls in their order, except for `poll` and `problem_with`, which block
-    and have a thread each. The task ends with the actor, however the actor ends.
+    Ray executes calls in their order, except for `poll`, which blocks and has a thread
+    of its own. The task ends with the actor, however the actor ends.
 
     Args:
         job: The job that the task belongs to.
@@ -63,7 +60,6 @@ class TaskActor:
                 f"node {ray.util.get_node_ip_address()} {problem}; install the same "
                 "versions on all nodes"
             )
-        self._copy = os.getcwd() if folder is None else None
         self._events = Events()
         self._ports = HeldPorts()
         self._batch: list[Event] = []
@@ -84,7 +80,6 @@ class TaskActor:
         """
         port = None
         if takes_port:
-            self._ports.close()
             [port] = self._ports.take(1)
         node = ray.get_runtime_context().get_node_id()
         return node, ray.util.get_node_ip_address(), port
@@ -127,29 +122,6 @@ class TaskActor:
         self._batch, self._number = events, number + 1
         self._answered_at = time.monotonic()
         return events
-
-    @ray.method(concurrency_group="files")
-    def problem_with(self, token: str) -> str | None:
-        """Return why the task cannot keep its checkpoints in a folder, or None.
-
-        Args:
-            token: A new file in that folder, which may take seconds to be seen here.
-        """
-        folder, node = os.path.dirname(token), ray.util.get_node_ip_address()
-        if self._copy and f"{folder}/".startswith(f"{self._copy}/"):
-            return (
-                f"model_dir {folder!r} is in the copy of --working-dir that a node "
-                "has; give the path of a folder that all nodes share"
-            )
-        deadline = time.monotonic() + _SEEN_SECS
-        while not os.path.exists(token):
-            if time.monotonic() > deadline:
-                return (
-                    f"node {node} does not see what the machine of the launcher writes "
-                    f"to model_dir {folder!r}; use a folder that all of them share"
-                )
-            time.sleep(_LOOK_SECS)
-        return None
 
     def close(self) -> None:
         """Kill everything that still runs, and wait for its end."""

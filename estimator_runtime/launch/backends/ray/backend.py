@@ -94,9 +94,8 @@ class RayBackend:
         folder = os.getcwd() if self.working_dir is None else None
         cluster = RayCluster(job, self.placement, folder, self.console)
         try:
-            timeout_secs = self.placement_timeout_secs or _PLACEMENT_SECS
-            cluster.reserve(timeout_secs)
-            tasks = RayTasks(job, cluster, timeout_secs, self.console)
+            cluster.reserve(self.placement_timeout_secs or _PLACEMENT_SECS)
+            tasks = RayTasks(job, cluster, self.console)
             return SupervisedJob(job, tasks, screen, "ray")
         except BaseException:
             cluster.close()

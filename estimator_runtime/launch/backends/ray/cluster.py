@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import ray
@@ -26,9 +26,7 @@ _POLL_SECS = 0.5
 _SAID_AFTER_SECS = 5.0
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 # The supervisor restarts a failed task, never Ray.
-_ACTOR_CLASS = ray.remote(max_restarts=0, concurrency_groups={"events": 1, "files": 1})(
-    TaskActor
-)
+_ACTOR_CLASS = ray.remote(max_restarts=0, concurrency_groups={"events": 1})(TaskActor)
 
 
 def connect(address: str, working_dir: str | None = None) -> None:
@@ -109,8 +107,7 @@ def _harmless_folder(is_wanted: bool) -> Iterator[None]:
 class RayCluster:
     """The cluster that this process is connected to, with the room for one job.
 
-    The room is a placement group of Ray, with a bundle for each task. When a node is
-    lost, Ray reserves its bundles on other nodes.
+    The room is a placement group of Ray, with a bundle for each task.
 
     Args:
         job: The job.
@@ -129,27 +126,21 @@ class RayCluster:
         self._strategy = strategy.upper()
         self._group: Any = None
 
-    def reserve(
-        self, timeout_secs: float, is_cancelled: Callable[[], bool] = lambda: False
-    ) -> None:
+    def reserve(self, timeout_secs: float) -> None:
         """Reserve room for all tasks, waiting until it is free.
-
-        After the loss of a node, wait until its share is reserved on other nodes.
 
         Args:
             timeout_secs: The longest wait, in seconds.
-            is_cancelled: Returns whether the reservation is no longer needed.
 
         Raises:
-            LaunchError: If there is no room in time, or the wait is cancelled.
+            LaunchError: If there is no room in time.
         """
-        if self._group is None:
-            bundles = [_bundle(each) for each in self._asked]
-            self._group = placement_group(bundles, strategy=self._strategy)
+        bundles = [_bundle(each) for each in self._asked]
+        self._group = placement_group(bundles, strategy=self._strategy)
         started, is_reported = time.monotonic(), False
         while not self._group.wait(_POLL_SECS):
             waited = time.monotonic() - started
-            if waited >= timeout_secs or is_cancelled():
+            if waited >= timeout_secs:
                 raise LaunchError(
                     f"there was no room for the job within {timeout_secs:g} s: "
                     f"{self._shortage()}; start fewer tasks, or wait longer with "

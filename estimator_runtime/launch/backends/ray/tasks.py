@@ -1,26 +1,27 @@
 """Tasks as children of actors on the nodes of a Ray cluster; see `task.Tasks`."""
 
 import collections
-import concurrent.futures
-import contextlib
 import functools
-import os
 import threading
 import time
 import uuid
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from ray.exceptions import RayError
 
-from estimator_runtime import threads
 from estimator_runtime.config.cluster_spec import Cluster
-from estimator_runtime.config.paths import is_local
+from estimator_runtime.errors import LaunchError
 from estimator_runtime.launch.backends.ray.cluster import RayCluster
+from estimator_runtime.launch.backends.ray.errors import brief
 from estimator_runtime.launch.backends.ray.slot import RayWaits, Slot
 from estimator_runtime.launch.job import Job
-from estimator_runtime.launch.task import Event, Events, Refused, Reported, Run, Task
+from estimator_runtime.launch.task import Event, Events, Lost, Reported, Run, Task
 from estimator_runtime.launch.terminal.console import Console
 from estimator_runtime.reporting import JOB_VARIABLE
+
+_POLL_SECS = 0.5
+# Part of the path of the copy that Ray makes of --working-dir on each node.
+_COPY = "/working_dir_files/"
 
 
 class RayTasks:
@@ -29,30 +30,26 @@ class RayTasks:
     Args:
         job: The job.
         cluster: The cluster, with room for the job.
-        timeout_secs: How long to wait for room in the cluster after a loss.
         console: Where to report which task has been placed on which node.
-        waits: How long to wait for the cluster otherwise.
+        waits: How long to wait for the cluster.
     """
 
     def __init__(
         self,
         job: Job,
         cluster: RayCluster,
-        timeout_secs: float,
         console: Console,
         waits: RayWaits | None = None,
     ) -> None:
         self._job, self._cluster, self._console = job, cluster, console
-        self._timeout_secs, self._waits = timeout_secs, waits or RayWaits()
+        self._waits = waits or RayWaits()
         self._id = uuid.uuid4().hex
         self._closing = threading.Event()
         self._slots: dict[Task, Slot] = {}  # from `open` on
-        self._checked: set[tuple[str | None, str]] = set()  # nodes and folders
-        self._placing: concurrent.futures.Future[Cluster] | None = None
 
-    def open(self, events: Events, is_cancelled: object = None) -> None:
+    def open(self, events: Events, is_cancelled: Callable[[], bool]) -> None:
         """Send events to this queue from now on; see `Tasks.open`."""
-        self._events = events
+        self._events, self._is_cancelled = events, is_cancelled
         self._slots = {
             task: Slot(
                 task,
@@ -66,20 +63,33 @@ class RayTasks:
             for index, task in enumerate(self._job.tasks)
         }
 
-    def place(self, addressed: Collection[Task]) -> Cluster | None:
-        """Assign an address to every task; see `Tasks.place`.
-
-        A thread does this, while the supervisor calls this method again and again.
-        """
-        if self._placing is None:
-            self._placing = concurrent.futures.Future()
-            # A daemon, so that a cluster that does not answer cannot delay the end of
-            # this process.
-            threads.start("placing", self._place, self._placing, addressed)
-        if not self._placing.done():
-            return None
-        placing, self._placing = self._placing, None
-        return placing.result()
+    def place(self, addressed: Collection[Task]) -> Cluster:
+        """Assign an address to every task; see `Tasks.place`."""
+        answers = {
+            slot: slot.fill().where.remote(task in addressed)
+            for task, slot in self._slots.items()
+        }
+        until = time.monotonic() + self._waits.actors_secs
+        while self._cluster.wait(list(answers.values()), _POLL_SECS):
+            if self._is_cancelled():
+                return Cluster()
+            if time.monotonic() >= until:
+                raise LaunchError(
+                    "Ray has not started an actor for each task in time; its logs on "
+                    "the nodes may say why"
+                )
+        jobs: collections.defaultdict[str, list[str]] = collections.defaultdict(list)
+        for slot, answer in answers.items():
+            try:
+                slot.node_id, node, slot.port = self._cluster.get(answer, _POLL_SECS)
+            except RayError as error:
+                reason = f"{slot.task} cannot be placed: {brief(error)}"
+                raise LaunchError(reason) from error
+            self._console.say(f"{slot.task} is on node {node}")
+            if slot.port is not None:
+                host = f"[{node}]" if ":" in node else node
+                jobs[slot.task.type].append(f"{host}:{slot.port}")
+        return Cluster(jobs)
 
     def start(self, run: Run, environ: dict[str, str]) -> None:
         """Start a run of a task, with a new actor if the last one is gone."""
@@ -93,7 +103,11 @@ class RayTasks:
         self._slots[run.task].signal(run, number)
 
     def close(self) -> None:
-        """Kill everything that still runs, release the resources, and disconnect."""
+        """Kill everything that still runs, release the resources, and disconnect.
+
+        A run on a lost node may live on until its lease is over. This waits for that,
+        so that the next job does not train beside it.
+        """
         self._closing.set()
         slots = self._slots.values()
         closing = [it.actor.close.remote() for it in slots if it.actor is not None]
@@ -104,78 +118,18 @@ class RayTasks:
         deadline = time.monotonic() + self._waits.gone_secs
         for slot in slots:
             slot.join(max(0.0, deadline - time.monotonic()))
-        if self._placing is not None:
-            # Without its actors, it has to wait for nothing that takes long.
-            left = max(0.0, deadline - time.monotonic())
-            concurrent.futures.wait([self._placing], left)
         self._cluster.close()
-
-    def _place(
-        self,
-        placing: concurrent.futures.Future[Cluster],
-        addressed: Collection[Task],
-    ) -> None:
-        """Place all tasks, and set the result."""
-        try:
-            placing.set_result(self._take_addresses(addressed))
-        except BaseException as error:  # noqa: BLE001 - raised by its `result`
-            placing.set_exception(error)
-
-    def _take_addresses(self, addressed: Collection[Task]) -> Cluster:
-        self._cluster.reserve(self._timeout_secs, self._closing.is_set)
-        until = time.monotonic() + self._timeout_secs + self._waits.actors_secs
-        for slot in self._slots.values():  # all start at the same time
-            slot.fill()
-        jobs: collections.defaultdict[str, list[str]] = collections.defaultdict(list)
-        for task, slot in self._slots.items():
-            node = slot.place(task in addressed, until, self._console.say)
-            self._console.say(f"{task} is on node {node}")
-            if slot.port is not None:
-                host = f"[{node}]" if ":" in node else node
-                jobs[task.type].append(f"{host}:{slot.port}")
-        return Cluster(jobs)
+        left = max((slot.ends_at for slot in slots), default=0.0) - time.monotonic()
+        time.sleep(max(0.0, left))
 
     def _hear(self, event: Event) -> None:
-        """Forward an event, and check the folder that it may name in a thread.
-
-        That is the model directory of an Estimator, or the folder to which a session of
-        the leader saves.
-        """
+        """Forward an event, and end a job whose checkpoints Ray would remove."""
         self._events.put(event)
-        if not isinstance(event, Reported):
-            return
-        path = event.report.get("model_dir")
-        if path is None and event.run.task == self._job.trainers[0]:
-            path = event.report.get("checkpoint_dir")
-        # TensorFlow reads a remote folder, the same on all nodes.
-        if path is None or not is_local(path):
-            return
-        where = self._slots[event.run.task].node_id, path
-        if where in self._checked:
-            return
-        self._checked.add(where)
-        threads.start("check", self._check_folder, event.run, path)
-
-    def _check_folder(self, run: Run, path: str) -> None:
-        """Refuse a folder that this machine and the node of a run do not share.
-
-        The task could not go on from its checkpoints wherever it is restarted.
-        """
-        token = os.path.join(path, f".estimator-runtime-{uuid.uuid4().hex}")
-        try:
-            os.makedirs(path, exist_ok=True)
-            open(token, "x").close()
-            slot, timeout_secs = self._slots[run.task], self._waits.actors_secs
-            problem = slot.ask("problem_with", token, timeout_secs)
-        except RayError:
-            return  # the run has ended, and the next one reports the folder
-        except OSError as error:
-            problem = (
-                f"the machine of the launcher cannot write to model_dir {path!r}: "
-                f"{error.strerror}; use a folder that it shares with all nodes"
+        report = event.report if isinstance(event, Reported) else {}
+        folder = report.get("model_dir") or report.get("checkpoint_dir", "")
+        if _COPY in folder:
+            reason = (
+                f"model_dir {folder!r} is in the copy of --working-dir that a node "
+                "has; give the path of a folder that all nodes share"
             )
-        finally:
-            with contextlib.suppress(OSError):
-                os.remove(token)
-        if problem is not None:
-            self._events.put(Refused(reason=problem))
+            self._events.put(Lost(reason=reason))
