@@ -159,7 +159,7 @@ def line(seen: JobStatus, has_rows: bool = False) -> str:
 def _steps(seen: JobStatus) -> str:
     """Return the step of a job, with its last one if that is known."""
     of = "" if seen.last_step is None else f" of {seen.last_step}"
-    return f"step {_trained(seen)}{of}"
+    return f"step {seen.step}{of}"
 
 
 def _rates(total: float, tasks: Sequence[TaskStatus]) -> str:
@@ -187,15 +187,10 @@ def total(seen: JobStatus, columns: int) -> str:
     text = line(seen, has_rows=True)
     if not seen.last_step:
         return text
-    share = _trained(seen) / seen.last_step
+    share = min(1.0, seen.step / seen.last_step)  # workers may overshoot
     percentage = f"{share:4.0%} |"
     width = columns - len(percentage) - len("| ") - len(text)
     if width < _LEAST_BAR:
         return text
     bar = "#" * int(share * width)
     return f"{percentage}{bar:<{width}}| {text}"
-
-
-def _trained(seen: JobStatus) -> int:
-    """Return the global step, but no more than the last one: workers may overshoot."""
-    return seen.step if seen.last_step is None else min(seen.step, seen.last_step)

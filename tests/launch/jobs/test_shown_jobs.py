@@ -150,7 +150,7 @@ def test_a_terminal_shows_a_row_for_each_task_and_the_bar_of_the_job(
         r"chief     \| done, step \d+, loss \S+\n"
         r"worker 0  \| done, step \d+, loss \S+\n"
         r"evaluator \| done, evaluated step 1\d\d: loss \S+\n"
-        r"total     \| 100% \|.*\| step 100 of 100 \| checkpoint 1\d\d .*elapsed\n",
+        r"total     \| 100% \|.*\| step 1\d\d of 100 \| checkpoint 1\d\d .*elapsed\n",
         last,
     ), job.text
 
