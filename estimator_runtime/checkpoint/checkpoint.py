@@ -169,20 +169,6 @@ def checkpoints_in(folder: str) -> list[Checkpoint]:
     return sorted(numbered, key=lambda each: (each.step, each.prefix))
 
 
-def step_in(prefix: str) -> int | None:
-    """Return the global step that a checkpoint holds; that of its name if it has none.
-
-    With parameter servers, workers train on between the two.
-
-    Raises:
-        OSError, TableError: If the checkpoint cannot be read.
-    """
-    for key, entry, path in index.values(prefix):
-        if key == b"global_step":
-            return int.from_bytes(b"".join(index.chunks(path, entry)), "little")
-    return step_of(prefix)
-
-
 def series_of(prefix: str) -> str:
     """Return a checkpoint's name without its folder and the number at its end."""
     return re.sub(r"-\d+\Z", "", os.path.basename(without_shards(prefix)))

@@ -27,7 +27,6 @@ class Outcome:
         checkpoint: Path of the newest complete checkpoint, or None.
         unknown: Why the checkpoint is not known here, or None.
         spoilt: Which newer checkpoints are not good, and why, or None.
-        lost: Which steps of the training no checkpoint has, or None.
         restarts: The number of restarts.
     """
 
@@ -40,7 +39,6 @@ class Outcome:
     checkpoint: str | None = None
     unknown: str | None = None
     spoilt: str | None = None
-    lost: str | None = None
     restarts: int = 0
 
     def __str__(self) -> str:
@@ -53,8 +51,6 @@ class Outcome:
             lines.append(f"all logs: {self.log_dir}")
         if self.exit_status:
             lines.append(self._checkpoint_line())
-        if self.lost:
-            lines.append(self.lost)
         return "\n".join(lines)
 
     def _checkpoint_line(self) -> str:

@@ -87,7 +87,6 @@ class Attempt:
         worked_at: When it was last seen to use the CPU without sending a report; no
             earlier than `heard_at`.
         report: Everything that it has reported, by key.
-        step_folders: The `folders` when it last reported a step.
         stop_by: The deadline by which it has to end by itself, or None.
         grace_secs: How long it had until that deadline.
         killed_at: When it was sent SIGKILL, or None.
@@ -100,7 +99,6 @@ class Attempt:
     heard_at: float = 0.0
     worked_at: float = 0.0
     report: dict[str, Any] = dataclasses.field(default_factory=dict)
-    step_folders: set[str] = dataclasses.field(default_factory=set)
     stop_by: float | None = None
     grace_secs: float = 0.0
     killed_at: float | None = None
@@ -154,8 +152,6 @@ class TaskState:
         last = self.last
         last.report.update(report)
         last.heard_at = last.worked_at = now
-        if "step" in report:
-            last.step_folders = self.folders
         self.hidden_warnings += report.get("hidden", 0)
         if not report.keys().isdisjoint(_SIGNS_OF_TRAINING):
             self.has_trained = True
@@ -232,12 +228,6 @@ class TaskState:
     def report(self) -> dict[str, Any]:
         """Everything that the last run has reported, by key."""
         return self.last.report
-
-    @property
-    def folders(self) -> set[str]:
-        """The last model directory and folder of a session that its run has named."""
-        names = ("model_dir", "checkpoint_dir")
-        return {self.report[name] for name in names if name in self.report}
 
     @property
     def is_done(self) -> bool:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import collections
 import contextlib
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from estimator_runtime.checkpoint.checkpoint import step_in
 from estimator_runtime.checkpoint.restore import recovery
-from estimator_runtime.checkpoint.tensor_bundle.table import TableError
-from estimator_runtime.config.paths import is_local, step_of
+from estimator_runtime.config.paths import is_local
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.outcome import Outcome
 from estimator_runtime.launch.supervisor.file_worker import FileWorker
@@ -113,7 +111,6 @@ class Record:
         failed: Task | None = None,
         *,
         is_nan: bool = False,
-        reached: tuple[int, Collection[str]] | None = None,
         goes_on: Callable[[], bool] | None = None,
     ) -> Outcome:
         """Return an outcome with everything that is known now.
@@ -124,16 +121,13 @@ class Record:
             failed: The task that failed first, or None.
             is_nan: Whether a loss was NaN. Then all values of the checkpoint are read,
                 and a checkpoint with NaN is not reported as a good one.
-            reached: The last step and the folders where the steps were trained. The
-                outcome of a job that has not failed names the steps up to it that are
-                in no checkpoint, if the only folder is the model directory.
             goes_on: Returns whether to wait on for a disk that does not answer; see
                 `FileWorker.ask`.
         """
         self.logs.flush()
         facts: dict[str, Any] | None = self.files.ask(
             "facts",
-            lambda: self._facts(is_nan, None if exit_status == 1 else reached),
+            lambda: self._facts(is_nan),
             goes_on,
         )
         if facts is None:
@@ -238,9 +232,7 @@ class Record:
             if changed_at != self._changed_at:
                 self._changed_at, self._saved_step = changed_at, self._newest().step
 
-    def _facts(
-        self, is_nan: bool, reached: tuple[int, Collection[str]] | None
-    ) -> dict[str, Any]:
+    def _facts(self, is_nan: bool) -> dict[str, Any]:
         """Return the fields of an outcome that tell of the checkpoints of the job."""
         path, _, unknown = self._newest()
         spoilt = None
@@ -251,23 +243,7 @@ class Record:
             # The scan reads every byte of the checkpoints, which may take minutes.
             self._say(nan_scan.LOOKING % self.model_dir)
             path, unknown, spoilt = nan_scan.newest_good(self.model_dir)
-        lost = None if path is None or reached is None else self._lost(path, *reached)
-        return {"checkpoint": path, "unknown": unknown, "spoilt": spoilt, "lost": lost}
-
-    def _lost(self, path: str, reached: int, folders: Collection[str]) -> str | None:
-        """Return a line about the steps that are in no checkpoint, or None."""
-        saved = step_of(path)
-        if saved is None or saved >= reached:
-            return None
-        if any(_resolve(each) != self.model_dir for each in folders):
-            return None  # the program has trained another model there
-        # The name may be older than the values: a worker may have trained on meanwhile.
-        with contextlib.suppress(OSError, TableError):
-            saved = step_in(path) or saved
-        if saved >= reached:
-            return None
-        steps = f"after step {saved}, up to step {reached} or more"
-        return f"lost: what was trained {steps}, is in no checkpoint"
+        return {"checkpoint": path, "unknown": unknown, "spoilt": spoilt}
 
 
 def _resolve(path: str) -> str:

@@ -341,7 +341,7 @@ class Supervisor:
         self._publish(seen, now)
         ending = self._state.ending
         if ending is None:
-            return self._record.outcome(*self._verdict(seen), reached=self._reached())
+            return self._record.outcome(*self._verdict(seen))
         states = self._state.tasks.values()
         is_nan = any(state.failure.is_nan for state in states)
         until = now + (_NAN_SECS if is_nan else _LAST_SECS)
@@ -354,7 +354,6 @@ class Supervisor:
             ending.reason,
             ending.task,
             is_nan=is_nan,
-            reached=self._reached(),
             goes_on=None if self._state.is_hurried else goes_on,
         )
 
@@ -382,18 +381,6 @@ class Supervisor:
                 "tf.estimator.train_and_evaluate?"
             )
         return 0, reason, None
-
-    def _reached(self) -> tuple[int, set[str]] | None:
-        """Return the last step and the folders where it was trained, or None."""
-        folders = self._state.leader.folders
-        if not folders:
-            return None
-        reached = 0
-        for state in self._state.tasks.values():
-            if "step" in state.report:
-                folders |= state.last.step_folders
-                reached = max(reached, state.report["step"])
-        return reached, folders
 
 
 def _initial(job: Job) -> dict[Task, TaskState]:

@@ -63,26 +63,6 @@ def test_tasks_that_train_several_models_have_the_same_folders_in_the_same_order
     )
 
 
-def test_the_step_of_a_checkpoint_is_that_of_its_values_not_of_its_name(tmp_path):
-    import tensorflow as tf
-
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        step = tf.compat.v1.train.create_global_step()
-        session.run(step.assign(25))  # a worker has trained on before it was read
-        tf.compat.v1.train.Saver().save(session, str(tmp_path / "model.ckpt"), 20)
-
-    def lost(exit_status, reached, folder):
-        record = _record(tmp_path)
-        return record.outcome(exit_status, "x", reached=(reached, [folder])).lost
-
-    assert lost(143, 25, str(tmp_path)) is None
-    assert lost(143, 26, f"{tmp_path}/x/..") == (
-        "lost: what was trained after step 25, up to step 26 or more, is in no checkpoint"
-    )
-    # Whoever reads of a failure knows that what follows the checkpoint is lost.
-    assert lost(1, 26, str(tmp_path)) is None
-
-
 def _last_line(record):
     return str(record.outcome(1, "stopped")).splitlines()[-1]
 

@@ -401,25 +401,3 @@ def test_a_chief_that_ends_with_0_in_a_training_has_failed(run, replicas):
     )
     assert len(tasks.runs["chief"]) == 2
     assert f"{_EARLY}: restarting " in said
-
-
-@pytest.mark.parametrize("reached, is_told", [(20, False), (31, True)])
-def test_a_job_that_is_stopped_names_the_steps_that_no_checkpoint_has(
-    run, saved, reached, is_told
-):
-    """As when the chief is not there to save what the workers have trained."""
-
-    def stop(tasks):
-        tasks.supervisor.cancel(143, "the job was stopped by SIGTERM")
-
-    def script(tasks, attempt):
-        tasks.report("chief", model_dir=str(saved))
-        tasks.report("worker 0", step=reached)
-
-    outcome, _, _ = run(script, at={30: stop})
-    checkpoint = f"newest good checkpoint: {saved}/model.ckpt-20"
-    lost = "\nlost: what was trained after step 20, up to step 31 or more, is in no checkpoint"  # fmt: skip
-    assert str(outcome) == (
-        f"the job was stopped by SIGTERM\n{checkpoint}; the same command goes on from "
-        f"there{lost if is_told else ''}"
-    )
