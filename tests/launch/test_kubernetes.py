@@ -183,19 +183,3 @@ _CLAIM = (
 def test_what_kubernetes_would_refuse_is_one_line(capsys, options, problem):
     assert main([*_WHERE, *options, *_PROGRAM]) == 1
     assert capsys.readouterr() == ("", f"estimator-runtime: error: {problem}\n")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["train.py", "--x=\udcff"], "--x=\udcff"),
-        (["--storage", "1\udcffGi", "train.py"], "1\udcffGi"),
-    ],
-)
-def test_an_argument_that_is_not_utf_8_is_one_line(capsys, arguments, told):
-    assert main([*_WHERE, *arguments]) == 1
-    assert capsys.readouterr() == (
-        "",
-        f"estimator-runtime: error: {told!r} is not UTF-8, and a manifest can have no "
-        "other text; rename the file, or give another argument\n",
-    )

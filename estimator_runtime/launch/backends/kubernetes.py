@@ -109,7 +109,7 @@ class KubernetesRenderer:
         """Return the manifests of a job as YAML, for `kubectl apply -f`.
 
         Raises:
-            ConfigError: If a task takes a fraction of a GPU, or a text is not UTF-8.
+            ConfigError: If a task takes a fraction of a GPU.
         """
         for asked in job.resources.values():
             if asked.gpus != int(asked.gpus):
@@ -298,11 +298,7 @@ def _literal(text: str) -> str:
 
 
 def documents(values: Iterable[dict[str, Any] | list[Any]]) -> str:
-    """Return several values as YAML, with `---` between them.
-
-    Raises:
-        ConfigError: If a text in them has bytes that are not UTF-8.
-    """
+    """Return several values as YAML, with `---` between them."""
     # Without a limit of the width, so that no text is broken into several lines.
     return yaml.dump_all(values, Dumper=_Dumper, sort_keys=False, width=float("inf"))
 
@@ -316,13 +312,6 @@ class _Dumper(yaml.SafeDumper):
 
     def represent_text(self, text: str) -> yaml.Node:
         """Represent a text, quoted unless it is surely read as one."""
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise ConfigError(
-                f"{text!r} is not UTF-8, and a manifest can have no other text; rename "
-                "the file, or give another argument"
-            ) from error
         style = None if _PLAIN.match(text) else '"'
         return self.represent_scalar("tag:yaml.org,2002:str", text, style)
 

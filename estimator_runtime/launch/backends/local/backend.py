@@ -2,9 +2,7 @@
 
 import dataclasses
 import os
-import sys
 
-from estimator_runtime.errors import ConfigError
 from estimator_runtime.launch.backend import SupervisedJob, check_launch
 from estimator_runtime.launch.backends.local import gpus
 from estimator_runtime.launch.backends.local.processes import Processes
@@ -37,14 +35,9 @@ class LocalBackend:
         """Start a job; see `Backend.submit`.
 
         Raises:
-            ConfigError: If this is not Linux, TF_CONFIG is set in this process, a
-                variable has an invalid value, or there are too few GPUs.
+            ConfigError: If TF_CONFIG is set in this process, a variable has an invalid
+                value, or there are too few GPUs.
         """
-        if sys.platform != "linux":
-            raise ConfigError(
-                f"clusters of local processes need Linux, and this is {sys.platform}; "
-                "start each task yourself, with a TF_CONFIG of its own"
-            )
         check_launch(os.environ)
         screen = Screen(self.console, DisplaySettings.of(job, os.environ))
         environs = gpus.environ_of_tasks(

@@ -17,7 +17,6 @@ from estimator_runtime.launch.terminal.screen import DisplaySettings, Screen
 from estimator_runtime.reporting import JOB_VARIABLE
 from estimator_runtime.reporting import VARIABLE as REPORTS_VARIABLE
 
-_STRATEGIES = ("spread", "pack")
 _PLACEMENT_SECS = 300.0
 # The variables of this process that the tasks receive: our options and TensorFlow's.
 _PREFIXES = ("ESTIMATOR_RUNTIME_", "TF_")
@@ -51,10 +50,10 @@ class RayBackend:
     console: Console = dataclasses.field(default_factory=Console)
 
     def __post_init__(self) -> None:
-        """Check the options.
+        """Check that Ray is installed.
 
         Raises:
-            ConfigError: If Ray is not installed, or an option cannot be used.
+            ConfigError: If it is not.
         """
         # Ray reports lost nodes with long excerpts of its logs; we report them in one
         # line.
@@ -66,15 +65,6 @@ class RayBackend:
                 f"the Ray back end needs Ray, which cannot be imported ({error}); "
                 "install it with: pip install 'estimator-runtime[ray]'"
             ) from error
-        if self.placement not in _STRATEGIES:
-            raise ConfigError(
-                f"placement is {self.placement!r}; use {' or '.join(_STRATEGIES)}"
-            )
-        if self.working_dir is not None and not os.path.isdir(self.working_dir):
-            raise ConfigError(
-                f"working directory {self.working_dir!r} is not a folder; give the "
-                "folder that has the script"
-            )
 
     def submit(self, job: Job) -> SupervisedJob:
         """Reserve room in the cluster and start a job there; see `Backend.submit`.

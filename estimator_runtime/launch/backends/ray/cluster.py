@@ -58,18 +58,13 @@ def connect(address: str, working_dir: str | None = None) -> None:
                 log_to_driver=False,
                 logging_level=logging.ERROR,
             )
-    except ray.exceptions.RuntimeEnvSetupError as error:
-        ray.shutdown()
-        raise ConfigError(
-            f"--working-dir {working_dir!r} cannot be copied to the nodes: "
-            f"{brief(error.__cause__ or error)}"
-        ) from error
     except Exception as error:
         ray.shutdown()
         raise ConfigError(
             f"Ray cluster {address!r} cannot be joined: {brief(error)}; this machine "
-            "has to be one of its nodes (ray start), with the same Python and Ray, and "
-            "--ray-address can name the head"
+            "has to be one of its nodes (ray start), with the same Python and Ray; "
+            "--ray-address can name the head, and --working-dir needs a folder of at "
+            "most 500 MB"
         ) from error
 
 
