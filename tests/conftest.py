@@ -61,7 +61,7 @@ _ONE_WORKER = (
     "estimators/test_mirrored_strategy",
 )
 _PROCESS_MODULES = {"multiprocessing", "subprocess"}
-_PROCESS_FIXTURES = {"fork", "launch", "run_benchmark", "run_program", "start"}
+_PROCESS_FIXTURES = {"fork", "launch", "run_python", "start"}
 _PACKAGE = "estimator_runtime"
 _UNIT_SECS, _LONG_SECS = 0.5, 120
 
@@ -343,6 +343,42 @@ def free_addresses():
 def _xterm(monkeypatch):
     """Allow rows on terminals, whatever the environment of the test run says."""
     monkeypatch.setenv("TERM", "xterm")
+
+
+@pytest.fixture(scope="session")
+def run_python():
+    """Return a function that runs Python with arguments; it returns the ended process.
+
+    Its environment is that of the tests, without what is set there for this package and
+    for TensorFlow, by `install()` too, and with the variables that are given. None removes
+    one.
+    """
+
+    def run_python(*arguments, cwd=None, text="", timeout=120, **variables):
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("ESTIMATOR_RUNTIME", "TF_"))
+        }
+        usual = {"ESTIMATOR_RUNTIME_AUTO": "0", "TF_CPP_MIN_LOG_LEVEL": "3"}
+        environ = {**inherited, **usual, **variables}
+        return subprocess.run(
+            [sys.executable, *map(str, arguments)],
+            cwd=cwd,
+            env={name: value for name, value in environ.items() if value is not None},
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+
+    return run_python
+
+
+@pytest.fixture(scope="session")
+def run_script(run_python):
+    """Return a function that runs `estimator-runtime run` as `run_python` runs Python."""
+    return functools.partial(run_python, "-m", "estimator_runtime", "run")
 
 
 # Forks processes that have imported TensorFlow, which takes most of the time of a task.

@@ -1,10 +1,7 @@
 """The original `tf.contrib` in TensorFlow 1 mode, against TensorFlow 1.15.5."""
 
 import json
-import os
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
@@ -95,7 +92,7 @@ for script, result in zip(sys.argv[1::2], sys.argv[2::2]):
 
 
 @pytest.fixture(scope="module")
-def results(original_contrib, tmp_path_factory):
+def results(original_contrib, run_script, tmp_path_factory):
     """Return what the scripts have written in TensorFlow 1 mode, by their names."""
     folder = tmp_path_factory.mktemp("program")
     (folder / "imports.py").write_text(IMPORTS)
@@ -103,17 +100,9 @@ def results(original_contrib, tmp_path_factory):
     (folder / "hook.py").write_text("own = 1\n")  # a program's own module
     scripts = (folder / "imports.py", RECORDED / "models.py", RECORDED / "ops.py")
     pairs = [(script, folder / f"{script.stem}.json") for script in scripts]
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "estimator_runtime", "run", "--tf1", "program.py"),
-            *(path for pair in pairs for path in pair),
-        ],
-        cwd=folder,
-        env={**os.environ, **original_contrib, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
+    paths = (path for pair in pairs for path in pair)
+    options = {"cwd": folder, "timeout": 280, **original_contrib}
+    done = run_script("--tf1", "program.py", *paths, **options)
     assert done.returncode == 0, done.stderr
     return {script.stem: json.loads(path.read_text()) for script, path in pairs}
 

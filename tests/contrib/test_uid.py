@@ -1,9 +1,6 @@
 """The uid of a RunConfig: equal in every process for equal configs."""
 
 import json
-import os
-import subprocess
-import sys
 
 _PRINT_UID = """
 import estimator_runtime, tensorflow as tf
@@ -17,24 +14,19 @@ print(config.uid(whitelist=[]))
 """
 
 
-def test_the_uid_is_the_same_in_processes_with_other_hashes_and_addresses():
+def test_the_uid_is_the_same_in_processes_with_other_hashes_and_addresses(run_python):
     tf_config = {
         "cluster": {"ps": ["p0:1"], "worker": ["w0:1", "w1:1"]},
         "task": {"type": "worker", "index": 1},
         "service": {"a": [1, None], "b": {"c": True}},
     }
     own = {"TF_CONFIG": json.dumps(tf_config)}
-    uids = [
-        subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", _PRINT_UID],
-            env={**os.environ, **own, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
+    done = [
+        run_python("-W", "ignore", "-c", _PRINT_UID, PYTHONHASHSEED=seed, **own)
+        for seed in "12"
     ]
+    assert [each.returncode for each in done] == [0, 0], done
+    uids = [each.stdout for each in done]
     assert uids[0] == uids[1]
     assert " at 0x" not in uids[0]
     told = ("MirroredStrategy", "place", "GPU", "w1:1", "'c': True")

@@ -3,8 +3,6 @@
 import os
 import pathlib
 import socket
-import subprocess
-import sys
 import zipfile
 
 import pytest
@@ -12,6 +10,11 @@ from tf1_contrib import patience
 
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
 from estimator_runtime.tf1.contrib import wheel
+
+_INSTALL = ("-m", "estimator_runtime", "tf1", "install")
+_FAILED = (
+    "estimator-runtime: error: estimator-runtime tf1 install: pip download failed: "
+)
 
 
 def test_a_folder_that_does_not_hold_it_is_an_error(tmp_path):
@@ -36,20 +39,11 @@ def test_another_wheel_is_refused_by_its_checksum(tmp_path):
     )
 
 
-def test_without_a_package_index_the_error_says_what_to_do(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "estimator_runtime", "tf1", "install"],
-        cwd=tmp_path,
-        env={**os.environ, "PIP_NO_INDEX": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+def test_without_a_package_index_the_error_says_what_to_do(run_python, tmp_path):
+    done = run_python(*_INSTALL, cwd=tmp_path, PIP_NO_INDEX="1")
     assert done.returncode == 1
     [line] = done.stderr.splitlines()
-    assert line.startswith(
-        "estimator-runtime: error: estimator-runtime tf1 install: pip download failed: "
-    )
+    assert line.startswith(_FAILED)
     assert line.endswith(
         ". Without a package index or pip, make "
         "estimator_runtime_tf1_contrib-1.15.5-py3-none-any.whl on another machine with "
@@ -57,30 +51,22 @@ def test_without_a_package_index_the_error_says_what_to_do(tmp_path):
     )
 
 
-def test_an_index_that_does_not_answer_is_given_up(tmp_path):
+def test_an_index_that_does_not_answer_is_given_up(run_python, tmp_path):
     """As on a network that drops packets: the connection gets no reply."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         index = f"http://127.0.0.1:{silent.getsockname()[1]}/simple"
-        done = subprocess.run(
-            [sys.executable, "-m", "estimator_runtime", "tf1", "install"],
+        done = run_python(
+            *_INSTALL,
             cwd=tmp_path,
-            env={
-                **os.environ,
-                "PIP_INDEX_URL": index,
-                "PIP_EXTRA_INDEX_URL": "",
-                "PIP_CONFIG_FILE": os.devnull,
-                "PIP_DEFAULT_TIMEOUT": "1",
-                "PIP_RETRIES": "0",
-            },
-            capture_output=True,
-            text=True,
-            timeout=120,
+            PIP_INDEX_URL=index,
+            PIP_EXTRA_INDEX_URL="",
+            PIP_CONFIG_FILE=os.devnull,
+            PIP_DEFAULT_TIMEOUT="1",
+            PIP_RETRIES="0",
         )
     assert done.returncode == 1
     [line] = done.stderr.splitlines()
-    assert line.startswith(
-        "estimator-runtime: error: estimator-runtime tf1 install: pip download failed: "
-    )
+    assert line.startswith(_FAILED)
 
 
 @pytest.fixture(scope="module")
@@ -92,11 +78,13 @@ def wheels(original_contrib, fetched_wheel, tmp_path_factory):
     return folder / wheel.WHEEL, original_contrib[wheel.FOLDER_VARIABLE]
 
 
-def test_the_small_wheel_is_installed_by_pip_and_has_the_same_files(wheels, tmp_path):
+def test_the_small_wheel_is_installed_by_pip_and_has_the_same_files(
+    wheels, run_python, tmp_path
+):
     made, folder = wheels
     assert made.stat().st_size < 2_500_000
     command = "-m pip install --no-index --no-deps --no-compile --target".split()
-    subprocess.run([sys.executable, *command, tmp_path, made], check=True, timeout=120)
+    assert run_python(*command, tmp_path, made).returncode == 0
     package = tmp_path / wheel.PACKAGE
     assert _files(package) == _files(pathlib.Path(folder))
     with zipfile.ZipFile(made) as archive:

@@ -1,28 +1,11 @@
 """The example, an untouched Estimator script, run as a user runs it."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import tensorflow as tf
 
-_SCRIPT = str(Path(__file__).parents[2] / "examples" / "digits.py")
-_RUNTIME = [sys.executable, "-m", "estimator_runtime", "run"]
-
-
-def _run(*command, cwd, **environ):
-    # Without what install() of this process left for its children.
-    inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
-    return subprocess.run(
-        command,
-        cwd=cwd,
-        env={**inherited, **environ},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+_SCRIPT = Path(__file__).parents[2] / "examples" / "digits.py"
 
 
 def _accuracy(result):
@@ -33,9 +16,11 @@ def _accuracy(result):
     return float(found[1]), int(found[2])
 
 
-def test_the_example_trains_checkpoints_summarizes_exports_and_resumes(tmp_path):
+def test_the_example_trains_checkpoints_summarizes_exports_and_resumes(
+    run_script, tmp_path
+):
     flags = ["--model_dir", "model", "--max_steps", "600"]
-    result = _run(*_RUNTIME, _SCRIPT, *flags, cwd=tmp_path)
+    result = run_script(_SCRIPT, *flags, cwd=tmp_path, timeout=240)
     accuracy, steps = _accuracy(result)
     assert (accuracy > 0.95, steps, result.returncode) == (True, 600, 0)
     model = tmp_path / "model"
@@ -45,16 +30,16 @@ def test_the_example_trains_checkpoints_summarizes_exports_and_resumes(tmp_path)
     assert list(model.glob("export/*/*/saved_model.pb"))
 
     flags[-1] = "700"
-    resumed = _run(*_RUNTIME, _SCRIPT, *flags, cwd=tmp_path)
+    resumed = run_script(_SCRIPT, *flags, cwd=tmp_path, timeout=240)
     assert _accuracy(resumed)[1] == 700
     assert "Restoring parameters from model/model.ckpt-600" in resumed.stderr
 
 
 def test_a_model_dir_that_cannot_be_created_is_one_line_that_names_the_scripts_line(
-    tmp_path,
+    run_script, tmp_path
 ):
     (tmp_path / "file").touch()
-    result = _run(*_RUNTIME, _SCRIPT, "--model_dir", "file/model", cwd=tmp_path)
+    result = run_script(_SCRIPT, "--model_dir", "file/model", cwd=tmp_path)
     last_line = result.stderr.strip().splitlines()[-1]
     assert result.returncode == 1
     assert re.match(r"estimator-runtime: error: .*digits\.py:\d+: ", last_line)

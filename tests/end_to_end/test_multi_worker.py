@@ -1,11 +1,11 @@
 """Two processes train one model under MultiWorkerMirroredStrategy."""
 
+import concurrent.futures
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
+
+import pytest
 
 # Without a chief: worker 0 leads. As Keras's tutorials set it up, strategy first.
 PROGRAM = """
@@ -40,35 +40,25 @@ print("weight", estimator.get_variable_value("weight"))
 """
 
 
-def run_two_workers(script, folder, addresses):
-    """Run a script in two tasks; give (exit status, output, errors) of each."""
-    inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
-    workers = []
-    for index in range(2):
-        task = {
-            "cluster": {"worker": addresses},
-            "task": {"type": "worker", "index": index},
-        }
-        workers.append(
-            subprocess.Popen(
-                [sys.executable, "-m", "estimator_runtime", "run", script, "model"],
-                cwd=folder,
-                env={**inherited, "TF_CONFIG": json.dumps(task)},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
-    try:
-        ends = [worker.communicate(timeout=120) for worker in workers]
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.wait()
-    return [(w.returncode, *end) for w, end in zip(workers, ends, strict=True)]
+@pytest.fixture
+def run_two_workers(run_script, tmp_path, free_addresses):
+    """Return a function that runs a script in two tasks; it returns both processes."""
+
+    def run_two_workers(script):
+        cluster = {"worker": free_addresses(2)}
+
+        def run(index):
+            task = {"cluster": cluster, "task": {"type": "worker", "index": index}}
+            config = {"TF_CONFIG": json.dumps(task)}
+            return run_script(script, "model", cwd=tmp_path, **config)
+
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            return list(pool.map(run, range(2)))
+
+    return run_two_workers
 
 
-def test_a_strategy_leaves_sigterm_to_the_program(tmp_path, free_addresses):
+def test_a_strategy_leaves_sigterm_to_the_program(run_script, tmp_path, free_addresses):
     program = (
         "import os, signal, time\n"
         "import tensorflow as tf\n"
@@ -82,14 +72,7 @@ def test_a_strategy_leaves_sigterm_to_the_program(tmp_path, free_addresses):
         "cluster": {"worker": free_addresses(1)},
         "task": {"type": "worker", "index": 0},
     }
-    done = subprocess.run(
-        [sys.executable, "-m", "estimator_runtime", "run", "train.py"],
-        cwd=tmp_path,
-        env={**os.environ, "TF_CONFIG": json.dumps(task)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = run_script("train.py", cwd=tmp_path, TF_CONFIG=json.dumps(task))
     assert (done.returncode, done.stdout) == (-signal.SIGTERM, ""), done.stderr
 
 
@@ -132,16 +115,16 @@ print(estimator.get_variable_value("table").ravel().tolist())
 
 
 def test_workers_train_a_table_of_which_each_step_looks_up_another_part(
-    tmp_path, free_addresses
+    run_two_workers, tmp_path
 ):
     script = tmp_path / "train.py"
     script.write_text(LOOKUPS)
-    ends = run_two_workers(script, tmp_path, free_addresses(2))
-    for status, _, errors in ends:
-        assert status == 0, errors
+    ends = run_two_workers(script)
+    for each in ends:
+        assert each.returncode == 0, each.stderr
     # Row r is in the lookups of more than r ids, of 1 to 8; a loss counts half.
     table = [(row - 8) / 2 for row in range(9)]
-    assert ends[0][1].splitlines()[-1] == str(table)
+    assert ends[0].stdout.splitlines()[-1] == str(table)
 
 
 # As if the runtime had taken the state file for one that can be read.
@@ -152,23 +135,23 @@ recovery.recover = lambda folder: None
 
 
 def test_a_task_that_restores_nothing_beside_a_good_checkpoint_is_refused(
-    tmp_path, free_addresses
+    run_two_workers, tmp_path
 ):
     script, unchecked = tmp_path / "train.py", tmp_path / "unchecked.py"
     script.write_text(PROGRAM)
     unchecked.write_text(WITHOUT_RECOVERY + PROGRAM)
-    first = run_two_workers(script, tmp_path, free_addresses(2))
-    assert [status for status, _, _ in first] == [0, 0]
+    first = run_two_workers(script)
+    assert [each.returncode for each in first] == [0, 0]
     # Worker 0 has saved the last step when it looks; the other may look before that.
     # Two equal replicas, whose losses count half each: 1 - (1 - 2 * 0.1) ** 20.
-    assert re.fullmatch(r"weight 0\.988\d*", first[0][1].strip())
+    assert re.fullmatch(r"weight 0\.988\d*", first[0].stdout.strip())
     model = tmp_path / "model"
     assert (model / "model.ckpt-20.index").exists()
     (model / "checkpoint").write_text("model_checkpoint_path: model.ckpt-20")
     before = sorted(path.name for path in model.glob("model.ckpt*"))
-    ends = run_two_workers(unchecked, tmp_path, free_addresses(2))
-    assert 0 not in [status for status, _, _ in ends]
+    ends = run_two_workers(unchecked)
+    assert 0 not in [each.returncode for each in ends]
     # Both refuse, but the end of the first may be what the other one sees.
     refused = f"training would start over in {str(model)!r}, although "
-    assert any(refused in errors for _, _, errors in ends), ends
+    assert any(refused in each.stderr for each in ends), ends
     assert sorted(path.name for path in model.glob("model.ckpt*")) == before

@@ -6,10 +6,7 @@ file descriptor 2 leads to a pipe, which a thread reads into the cell.
 """
 
 import json
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -79,15 +76,11 @@ LOUD = "tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.INFO)"
 NATIVE = "os.write(2, b'a line of native code\\n')"
 
 
-def shown(*cells, **environ):
+@pytest.fixture(scope="module")
+def cells(run_python):
     """Return the lines that each cell shows at its end."""
-    done = subprocess.run(
-        [sys.executable, "-c", KERNEL, json.dumps(cells)],
-        env={**os.environ, **environ},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    cells = [BEGIN, TRAIN, EVALUATE, BOTH, NATIVE, LOUD, TRAIN]
+    done = run_python("-c", KERNEL, json.dumps(cells), TF_CPP_MIN_LOG_LEVEL=None)
     texts = list(map(json.loads, done.stdout.splitlines()))
     assert len(texts) == len(cells), (done.stdout[-3000:], done.stderr)
     return [
@@ -95,11 +88,6 @@ def shown(*cells, **environ):
         [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n") if line]
         for text in texts
     ]
-
-
-@pytest.fixture(scope="module")
-def cells():
-    return shown(BEGIN, TRAIN, EVALUATE, BOTH, NATIVE, LOUD, TRAIN)
 
 
 @pytest.mark.parametrize("index", [1, 3])

@@ -11,7 +11,6 @@ runs in a process of its own: this file, run as a script.
 """
 
 import json
-import subprocess
 import sys
 
 import pytest
@@ -25,14 +24,9 @@ from tensorflow.python.distribute import distribute_config  # noqa: E402
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
+def runs(run_python, tmp_path_factory):
     """What the program below printed of its two runs, strategies given each way."""
-    program = subprocess.run(
-        [sys.executable, __file__, tmp_path_factory.mktemp("mirrored")],
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
+    program = run_python(__file__, tmp_path_factory.mktemp("mirrored"), timeout=180)
     assert program.returncode == 0, program.stderr
     return json.loads(program.stdout.splitlines()[-1])
 

@@ -9,8 +9,6 @@ import hashlib
 import json
 import pathlib
 import random
-import subprocess
-import sys
 import tempfile
 
 import numpy as np
@@ -108,11 +106,9 @@ def run(digits, model):
 
 
 @pytest.fixture(scope="module")
-def another_process():
+def another_process(run_python):
     """What a process of its own prints: a run of each model with seed 7."""
-    program = subprocess.run(
-        [sys.executable, __file__], capture_output=True, text=True, timeout=120
-    )
+    program = run_python(__file__)
     assert program.returncode == 0, program.stderr
     return json.loads(program.stdout.splitlines()[-1])
 

@@ -1,9 +1,5 @@
 """Whether a program that calls `install()` itself sees the deprecation warnings."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 _LIBRARY = """
@@ -33,14 +29,8 @@ _NOTEBOOK = "sys.modules['ipykernel'] = types.ModuleType('ipykernel')"
     ],
 )
 def test_a_program_that_installs_the_runtime_itself_can_have_the_filter(
-    before, arguments, environ, is_shown
+    run_python, before, arguments, environ, is_shown
 ):
     program = _LIBRARY.format(before=before, arguments=arguments)
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, **environ},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = run_python("-c", program, **environ)
     assert (done.returncode, done.stdout) == (0, f"{is_shown}\n"), done.stderr

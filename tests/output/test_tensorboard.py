@@ -1,8 +1,5 @@
 """`--tensorboard`: what the command line takes, and what it refuses at the door."""
 
-import subprocess
-import sys
-
 import pytest
 
 from estimator_runtime.cli import main
@@ -32,25 +29,11 @@ def test_the_port_may_be_left_out(arguments, port, program):
     assert (options.tensorboard, options.program) == (port, program)
 
 
-def run(folder, *arguments):
-    """Run the command on a script that says when it runs; give what became of it."""
-    (folder / "train.py").write_text("print('ran')")
-    done = subprocess.run(
-        [sys.executable, *arguments, "train.py"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    return done.returncode, done.stdout, done.stderr
-
-
-OURS = ("-m", "estimator_runtime", "run")
-
-
 @pytest.mark.parametrize("port", ["65536", "http"])
-def test_what_is_no_port_is_refused(port, tmp_path):
-    assert run(tmp_path, *OURS, f"--tensorboard={port}") == (
+def test_what_is_no_port_is_refused(port, run_script, tmp_path):
+    (tmp_path / "train.py").write_text("print('ran')")
+    done = run_script(f"--tensorboard={port}", "train.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (
         2,
         "",
         f"estimator-runtime: error: argument --tensorboard: the value is '{port}'; give a "

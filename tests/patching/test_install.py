@@ -3,9 +3,7 @@
 Each program runs in a process of its own: what counts is what it imports first.
 """
 
-import os
-import subprocess
-import sys
+import functools
 
 import pytest
 import tensorflow as tf
@@ -51,21 +49,22 @@ print("ok")
 """
 
 
-def _run(program, **environ):
-    # Without what install() of this process left for its children.
-    inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
-        env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3", **environ},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+@pytest.fixture
+def run(run_python):
+    """Return a function that runs a program; it returns the ended process."""
+    return functools.partial(run_python, "-W", "ignore", "-c")
 
 
-def _assert_same_objects_after(first_lines, **environ):
-    result = _run(f"{first_lines}\n{_SAME_OBJECTS}", **environ)
-    assert (result.stdout.strip(), result.returncode) == ("ok", 0), result.stderr
+@pytest.fixture
+def check_after(run):
+    """Return a function that checks the objects that there are after some lines."""
+
+    def check_after(first_lines):
+        done = run(f"{first_lines}\n{_SAME_OBJECTS}")
+        assert (done.stdout.strip(), done.returncode) == ("ok", 0), done.stderr
+        return done
+
+    return check_after
 
 
 @pytest.mark.parametrize(
@@ -78,10 +77,10 @@ def _assert_same_objects_after(first_lines, **environ):
         "from tensorflow.python.tpu import util, error_handling, tpu_context",
     ],
 )
-def test_one_object_for_each_name_whatever_a_program_imports_first(first_line):
-    _assert_same_objects_after(
-        f"import estimator_runtime; estimator_runtime.install(); {first_line}"
-    )
+def test_one_object_for_each_name_whatever_a_program_imports_first(
+    check_after, first_line
+):
+    check_after(f"import estimator_runtime; estimator_runtime.install(); {first_line}")
 
 
 @on_new
@@ -92,8 +91,8 @@ def test_one_object_for_each_name_whatever_a_program_imports_first(first_line):
         "from tensorflow_estimator.python.estimator import estimator",
     ],
 )
-def test_an_import_that_failed_before_install_does_no_harm(statement):
-    _assert_same_objects_after(f"""
+def test_an_import_that_failed_before_install_does_no_harm(check_after, statement):
+    check_after(f"""
 try:
     {statement}
 except ImportError:
@@ -109,8 +108,8 @@ estimator_runtime.install()
 
 
 @on_2_15
-def test_estimators_imported_before_install_get_the_runtime_too():
-    _assert_same_objects_after("""
+def test_estimators_imported_before_install_get_the_runtime_too(check_after):
+    check_after("""
 import sys
 import tensorflow as tf
 from tensorflow import estimator as by_name
@@ -127,7 +126,7 @@ assert tf.estimator.Estimator(lambda features: None, config=config).config
 """)
 
 
-def test_install_imports_no_tensorflow_and_reads_its_variables_later():
+def test_install_imports_no_tensorflow_and_reads_its_variables_later(run):
     program = """
 import os, sys, estimator_runtime
 estimator_runtime.install()
@@ -137,7 +136,7 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "0"
 import tensorflow as tf
 tf.raw_ops  # any use
 """
-    done = _run(program)
+    done = run(program)
     assert done.stdout.strip() == "['wrapt']"
     # At level 0 TensorFlow tells at import which CPU instructions it can use.
     assert "CPU instructions" in done.stderr
@@ -151,9 +150,9 @@ tf.raw_ops  # any use
         "from tensorflow.keras import layers",
     ],
 )
-def test_keras_3_that_is_bound_before_install_is_an_error(too_early):
+def test_keras_3_that_is_bound_before_install_is_an_error(run, too_early):
     program = f"{too_early}\nimport estimator_runtime\nestimator_runtime.install()"
-    [error] = [line for line in _run(program).stderr.splitlines() if "Error: " in line]
+    [error] = [line for line in run(program).stderr.splitlines() if "Error: " in line]
     assert error.startswith("estimator_runtime.errors.CompatibilityError: tensorflow.")
     assert error.endswith(
         " is already bound to Keras 3, by an import or a use of tf.keras that came too "
@@ -163,9 +162,9 @@ def test_keras_3_that_is_bound_before_install_is_an_error(too_early):
 
 
 @on_new
-def test_an_environment_that_selects_keras_3_is_an_error_with_a_remedy():
+def test_an_environment_that_selects_keras_3_is_an_error_with_a_remedy(run):
     program = "import estimator_runtime; estimator_runtime.install()"
-    last_line = _run(program, TF_USE_LEGACY_KERAS="0").stderr.splitlines()[-1]
+    last_line = run(program, TF_USE_LEGACY_KERAS="0").stderr.splitlines()[-1]
     assert last_line.endswith(
         "TF_USE_LEGACY_KERAS is '0' in the environment, but Estimators on TensorFlow "
         "2.21 need legacy Keras; unset it, or set it to 1"
@@ -173,13 +172,13 @@ def test_an_environment_that_selects_keras_3_is_an_error_with_a_remedy():
 
 
 @on_2_15
-def test_on_2_15_legacy_keras_is_never_selected():
+def test_on_2_15_legacy_keras_is_never_selected(run):
     program = """
 import os, estimator_runtime, tensorflow
 estimator_runtime.install()
 print(os.environ.get("TF_USE_LEGACY_KERAS"))
 """
-    assert _run(program).stdout.strip() == "None"
+    assert run(program).stdout.strip() == "None"
 
 
 _WITHOUT_A_PRIVATE_NAME = """
@@ -191,12 +190,10 @@ from estimator_runtime.tf_internals import versions
 """
 
 
-def test_an_untested_tensorflow_that_lacks_a_name_works_with_a_warning():
-    result = _run(
-        f"{_WITHOUT_A_PRIVATE_NAME}versions.NEWEST_TESTED = (2, 14)\ner.install()\n"
-        f"{_SAME_OBJECTS}"
+def test_an_untested_tensorflow_that_lacks_a_name_works_with_a_warning(check_after):
+    result = check_after(
+        f"{_WITHOUT_A_PRIVATE_NAME}versions.NEWEST_TESTED = (2, 14)\ner.install()"
     )
-    assert (result.stdout.strip(), result.returncode) == ("ok", 0), result.stderr
     assert (
         "multi-worker strategies cannot be patched on this TensorFlow, and stays as it "
         "is (they fail in evaluators and with sparse gradients of changing length, "
@@ -204,13 +201,13 @@ def test_an_untested_tensorflow_that_lacks_a_name_works_with_a_warning():
     )
 
 
-def test_a_tested_tensorflow_that_lacks_a_name_is_an_error():
-    result = _run(_WITHOUT_A_PRIVATE_NAME + "er.install()")
+def test_a_tested_tensorflow_that_lacks_a_name_is_an_error(run):
+    result = run(_WITHOUT_A_PRIVATE_NAME + "er.install()")
     assert result.returncode == 1
     assert result.stderr.splitlines()[-1].startswith("AttributeError: ")
 
 
-def test_each_api_that_was_imported_before_install_finds_keras_and_estimator():
+def test_each_api_that_was_imported_before_install_finds_keras_and_estimator(run):
     program = """
 import tensorflow.compat.v1 as tf1
 import tensorflow.compat.v2 as tf2
@@ -227,7 +224,7 @@ from tensorflow.compat.v1 import *
 assert estimator.RunConfig is er.RunConfig
 """
     keras = "tf_keras" if _IS_NEW else "keras"
-    result = _run(program)
+    result = run(program)
     assert (result.stdout.strip(), result.returncode) == (f"{{{keras!r}}}", 0), (
         result.stderr
     )

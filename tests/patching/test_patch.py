@@ -1,7 +1,5 @@
 """When a patch is applied, shown on modules of the standard library."""
 
-import os
-import subprocess
 import sys
 
 import pytest
@@ -46,7 +44,7 @@ import sys
 import estimator_runtime
 from estimator_runtime.patching import patch
 def fail(module):
-    raise ERROR(module.__name__)
+    raise LookupError(module.__name__)
 seen = []
 first = patch.Patch(name="first", reason="a test", after="colorsys", apply=fail)
 second = patch.Patch(name="second", reason="a test", after="colorsys", apply=seen.append)
@@ -60,16 +58,16 @@ def report():
 """
 
 
-def _lines(program, error="LookupError"):
-    done = subprocess.run(
-        [sys.executable, "-c", _FAILING.replace("ERROR", error) + program],
-        env={**os.environ, "ESTIMATOR_RUNTIME_AUTO": "0"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines(), done.stderr.splitlines()
+@pytest.fixture
+def lines_of(run_python):
+    """Return a function that runs a program; it returns the lines of both its outputs."""
+
+    def lines_of(program):
+        done = run_python("-c", _FAILING + program)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines(), done.stderr.splitlines()
+
+    return lines_of
 
 
 _REFUSED = (
@@ -85,13 +83,17 @@ _REFUSED = (
         "import colorsys\nattempt(patch.schedule, [first, second])",
     ],
 )
-def test_an_error_in_a_patch_fails_the_import_and_each_install_after_it(cause):
-    lines, _ = _lines(f"{cause}\nattempt(estimator_runtime.install)")
+def test_an_error_in_a_patch_fails_the_import_and_each_install_after_it(
+    lines_of, cause
+):
+    lines, _ = lines_of(f"{cause}\nattempt(estimator_runtime.install)")
     assert lines == ["LookupError: colorsys", _REFUSED]
 
 
-def test_a_patch_that_is_not_required_fails_with_a_line_and_lets_the_import_be():
-    lines, errors = _lines("""
+def test_a_patch_that_is_not_required_fails_with_a_line_and_lets_the_import_be(
+    lines_of,
+):
+    lines, errors = lines_of("""
 patch.schedule([first, second], are_required=False)
 import colorsys
 report()

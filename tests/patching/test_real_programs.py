@@ -1,8 +1,5 @@
 """What third-party programs do with Estimators beside calling them, each in small."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -122,13 +119,7 @@ print(made == [estimator.model_dir])
 
 
 @pytest.mark.parametrize("what", PROGRAMS)
-def test_an_unchanged_program_runs_that_does(what, tmp_path):
+def test_an_unchanged_program_runs_that_does(what, run_script, tmp_path):
     (tmp_path / "program.py").write_text(PROGRAMS[what])
-    done = subprocess.run(
-        [sys.executable, *"-W ignore -m estimator_runtime run program.py".split()],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = run_script("program.py", cwd=tmp_path)
     assert (done.stdout.strip(), done.returncode) == ("True", 0), done.stderr

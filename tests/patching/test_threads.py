@@ -3,11 +3,7 @@
 A loader stops one thread in the middle of an import until another has come to a point.
 """
 
-import os
-import subprocess
-import sys
-
-from estimator_runtime.patching.injection import children
+import pytest
 
 _PAUSE = """
 import importlib.abc, importlib.util, sys, threading
@@ -43,24 +39,19 @@ def start(function):
 """
 
 
-def _run(program, *, is_child=False):
-    """Run a program, as a child of one that has the runtime or by itself."""
-    inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
-    environ = {**inherited, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    if is_child:
-        children.arm_environment(environ)
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", _PAUSE + program],
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+@pytest.fixture
+def output_of(run_python):
+    """Return a function that runs a program; it returns what that prints."""
+
+    def output_of(program):
+        done = run_python("-W", "ignore", "-c", _PAUSE + program)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    return output_of
 
 
-def test_install_waits_for_the_import_of_another_thread():
+def test_install_waits_for_the_import_of_another_thread(output_of):
     program = """
 import estimator_runtime as er
 begun, called = threading.Event(), threading.Event()
@@ -76,10 +67,10 @@ thread.join()
 import tensorflow as tf
 print(tf.estimator.RunConfig is er.RunConfig)
 """
-    assert _run(program) == "True"
+    assert output_of(program) == "True"
 
 
-def test_install_in_the_middle_of_an_import_is_one_clear_error():
+def test_install_in_the_middle_of_an_import_is_one_clear_error(output_of):
     program = """
 import estimator_runtime as er
 def call():
@@ -92,13 +83,13 @@ import tensorflow as tf
 er.install()
 assert tf.estimator.RunConfig is er.RunConfig
 """
-    assert _run(program) == (
+    assert output_of(program) == (
         "estimator_runtime.install() was called in the middle of `import tensorflow`, by "
         "something that it imports; call it before or after"
     )
 
 
-def test_threads_that_import_estimators_in_different_ways_do_not_deadlock():
+def test_threads_that_import_estimators_in_different_ways_do_not_deadlock(output_of):
     program = """
 import estimator_runtime as er
 er.install()
@@ -121,4 +112,4 @@ ours.join()
 frozen.join()
 print(tf.estimator.RunConfig is er.RunConfig)
 """
-    assert _run(program) == "True"
+    assert output_of(program) == "True"

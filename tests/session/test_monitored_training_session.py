@@ -3,8 +3,6 @@
 import inspect
 import os
 import pathlib
-import subprocess
-import sys
 
 import pytest
 import tensorflow as tf
@@ -275,23 +273,15 @@ def test_a_folder_whose_path_tensorflow_cannot_take_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_in_a_locale_without_its_characters_is_told_how_to_have_them():
+def test_a_folder_in_a_locale_without_its_characters_is_told_how_to_have_them(
+    run_python,
+):
     check = (
         "import sys; from estimator_runtime.config import paths; "
         "paths.check_utf8('model_dir', sys.argv[1])"
     )
-    refused = subprocess.run(
-        [sys.executable, "-c", check, "mod\u00e8le"],
-        env={
-            **os.environ,
-            "LC_ALL": "C",
-            "PYTHONCOERCECLOCALE": "0",
-            "PYTHONUTF8": "0",
-        },
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    variables = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    refused = run_python("-c", check, "mod\u00e8le", **variables)
     assert refused.stderr.splitlines()[-1] == (
         r"estimator_runtime.errors.ConfigError: model_dir 'mod\udcc3\udca8le' is not "
         "UTF-8, and TensorFlow takes no other path; give one whose path is UTF-8, or "

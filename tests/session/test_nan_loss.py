@@ -1,8 +1,6 @@
 """A loss that becomes NaN in one process, and what its traceback names."""
 
-import os
 import re
-import subprocess
 import sys
 import traceback
 from pathlib import Path
@@ -104,18 +102,11 @@ def test_where_errors_have_no_notes_the_checkpoint_is_logged(tmp_path, caplog):
     ]
 
 
-def test_a_program_of_one_process_ends_with_the_newest_good_checkpoint(tmp_path):
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "estimator_runtime", "run"),
-            *(_PROGRAM, "--nan_at", "10", "--save_steps", "1"),
-        ],
-        cwd=tmp_path,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+def test_a_program_of_one_process_ends_with_the_newest_good_checkpoint(
+    run_script, tmp_path
+):
+    options = ("--nan_at", "10", "--save_steps", "1")
+    done = run_script(_PROGRAM, *options, cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-2:] == [
         _ERROR.rstrip("\n"),

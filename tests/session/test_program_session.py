@@ -1,9 +1,5 @@
 """Programs that train with TensorFlow's own session, without an Estimator."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import tensorflow as tf
 
@@ -24,17 +20,11 @@ with tf.Graph().as_default():
     ("keeps_stock", "status", "step"), [("0", 143, 3), ("1", -15, 0)]
 )
 def test_a_signal_saves_the_last_step_under_run_unless_the_session_stays_stock(
-    tmp_path, keeps_stock, status, step
+    run_script, tmp_path, keeps_stock, status, step
 ):
     (tmp_path / "train.py").write_text(_PROGRAM)
-    done = subprocess.run(
-        [sys.executable, "-m", "estimator_runtime", "run", "train.py"],
-        cwd=tmp_path,
-        env={**os.environ, "ESTIMATOR_RUNTIME_STOCK_SESSION": keeps_stock},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    variable = {"ESTIMATOR_RUNTIME_STOCK_SESSION": keeps_stock}
+    done = run_script("train.py", cwd=tmp_path, **variable)
     assert done.returncode == status, done.stderr
     checkpoint = tf.train.load_checkpoint(str(tmp_path / "model"))
     assert checkpoint.get_tensor("global_step") == step

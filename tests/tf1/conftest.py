@@ -1,44 +1,23 @@
 """Programs that run in processes of their own, in the folder of the test."""
 
+import functools
 import os
-import subprocess
-import sys
 
 import pytest
 
 
 @pytest.fixture
-def run_program(tmp_path):
-    """Return a function that runs Python with arguments; it returns the ended process.
-
-    The program has none of the options of this process, but the variables that are given.
-    """
-
-    def run_program(*command, **variables):
-        inherited = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("ESTIMATOR_RUNTIME", "TF_"))
-        }
-        return subprocess.run(
-            [sys.executable, "-W", "ignore", *command],
-            cwd=tmp_path,
-            env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3", **variables},
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-
-    return run_program
+def run_program(run_python, tmp_path):
+    """Return a function that runs Python as `run_python` does, and passes the mode on."""
+    return functools.partial(
+        run_python, "-W", "ignore", cwd=tmp_path, ESTIMATOR_RUNTIME_AUTO=None
+    )
 
 
 @pytest.fixture
 def run_tf1(run_program):
     """Return a function that runs a script under `estimator-runtime run --tf1`."""
-    command = ("-m", "estimator_runtime", "run", "--tf1")
-    return lambda *arguments, **variables: run_program(
-        *command, *arguments, **variables
-    )
+    return functools.partial(run_program, "-m", "estimator_runtime", "run", "--tf1")
 
 
 @pytest.fixture

@@ -1,12 +1,9 @@
 """`estimator-runtime doctor` as a user runs it, on the TensorFlow that is installed."""
 
 import json
-import os
 import pathlib
 import platform
 import re
-import subprocess
-import sys
 
 import pytest
 import tensorflow as tf
@@ -17,23 +14,21 @@ from estimator_runtime.errors import EstimatorRuntimeError
 EXAMPLE = pathlib.Path(__file__).parents[3] / "examples" / "digits.py"
 
 
-def doctor(*arguments, cwd, **environ):
-    left_out = {"TF_USE_LEGACY_KERAS", "ESTIMATOR_RUNTIME_TF1_CONTRIB"}
-    inherited = {k: v for k, v in os.environ.items() if k not in left_out}
-    done = subprocess.run(
-        [sys.executable, "-m", "estimator_runtime", "doctor", *map(str, arguments)],
-        cwd=cwd,
-        env={**inherited, **environ},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.stderr == ""
-    return done.returncode, done.stdout
+@pytest.fixture
+def doctor(run_python, tmp_path):
+    """Return a function that runs the doctor; it gives the status and the output."""
+
+    def doctor(*arguments, **variables):
+        command = ("-m", "estimator_runtime", "doctor", *arguments)
+        done = run_python(*command, cwd=tmp_path, timeout=240, **variables)
+        assert done.stderr == ""
+        return done.returncode, done.stdout
+
+    return doctor
 
 
-def test_a_healthy_place_has_no_problem_and_says_what_is_there(tmp_path):
-    status, output = doctor("--json", "--model-dir", "model", EXAMPLE, cwd=tmp_path)
+def test_a_healthy_place_has_no_problem_and_says_what_is_there(doctor):
+    status, output = doctor("--json", "--model-dir", "model", EXAMPLE)
     found = {each["about"]: each for each in json.loads(output)["findings"]}
     assert (status, json.loads(output)["problems"]) == (0, 0)
     assert list(found) == [
@@ -47,7 +42,7 @@ def test_a_healthy_place_has_no_problem_and_says_what_is_there(tmp_path):
     assert "digits.py can be parsed, and uses tf.estimator." in found["script"]["text"]
 
 
-def test_each_problem_is_a_line_with_its_remedy_and_the_status_is_1(tmp_path):
+def test_each_problem_is_a_line_with_its_remedy_and_the_status_is_1(doctor, tmp_path):
     (tmp_path / "train.py").write_text(
         "import no_such_module\n"
         "import tensorflow as tf\n"
@@ -64,7 +59,7 @@ def test_each_problem_is_a_line_with_its_remedy_and_the_status_is_1(tmp_path):
     )
     (tmp_path / "file").touch()
     status, output = doctor(
-        "--model-dir", "file/model", "train.py", cwd=tmp_path, TF_CONFIG='{"cluster":'
+        "--model-dir", "file/model", "train.py", TF_CONFIG='{"cluster":'
     )
     lines = [re.split("  +", line, maxsplit=2) for line in output.splitlines()[:-1]]
     problems = [
@@ -95,8 +90,8 @@ def test_each_problem_is_a_line_with_its_remedy_and_the_status_is_1(tmp_path):
         "ESTIMATOR_RUNTIME_VERBOSE",  # which the probe of TensorFlow would refuse
     ],
 )
-def test_a_variable_that_run_would_refuse_is_a_problem(variable, tmp_path):
-    status, output = doctor(cwd=tmp_path, **{variable: "soon"})
+def test_a_variable_that_run_would_refuse_is_a_problem(doctor, variable):
+    status, output = doctor(**{variable: "soon"})
     assert status == 1
     problems = re.findall("^problem .*", output, re.M)
     assert len(problems) == 1
@@ -127,9 +122,9 @@ def test_a_tensorflow_that_fails_is_told_by_its_last_line(tmp_path, text, expect
         probe.ask([], first_path=str(tmp_path))
 
 
-def test_a_program_for_tensorflow_1_is_read_as_one(tmp_path):
+def test_a_program_for_tensorflow_1_is_read_as_one(doctor, tmp_path):
     script = tmp_path / "train.py"
     script.write_text("import tensorflow as tf\nsession = tf.Session()\n")
     for options, problems in (((), 1), (("--tf1",), 0)):
-        status, output = doctor("--json", *options, script, cwd=tmp_path)
+        status, output = doctor("--json", *options, script)
         assert (status, json.loads(output)["problems"]) == (problems, problems)

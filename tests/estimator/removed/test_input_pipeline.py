@@ -5,8 +5,6 @@ On TensorFlow 2.15 its own hook is used, on newer ones that of this package.
 
 import pathlib
 import signal
-import subprocess
-import sys
 import types
 
 import pytest
@@ -148,7 +146,7 @@ def test_state_outside_of_the_input_is_refused_or_left_out(tmp_path):
         trained.train(random_input, steps=2, hooks=[Hook(trained, policy)])
 
 
-def test_a_training_that_is_told_to_stop_reads_on(tmp_path):
+def test_a_training_that_is_told_to_stop_reads_on(run_script, tmp_path):
     program = f"""
 import os, signal, sys
 import tensorflow as tf
@@ -167,10 +165,7 @@ trained.train(input_fn, max_steps=8, hooks=[Hook(trained), Stopped()])
 """
     read = []
     for status in (128 + signal.SIGTERM, 0):
-        result = subprocess.run(
-            [sys.executable, "-W", "ignore", "-m", "estimator_runtime", "run", "/dev/stdin"],
-            input=program, capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
+        result = run_script("/dev/stdin", text=program)
         assert result.returncode == status, result.stderr
         read.append([int(each) for each in result.stdout.split()])
     assert read == [[0, 2, 4, 6, 8], [10, 12, 14]]

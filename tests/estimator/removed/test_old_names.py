@@ -3,8 +3,6 @@
 import importlib
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 import tensorflow as tf
@@ -66,7 +64,7 @@ def test_a_name_that_never_was_is_missing_under_its_own_name(name):
         importlib.import_module(f"tensorflow.python.estimator.{name}")
 
 
-def test_an_error_names_the_missing_package_and_not_the_old_name():
+def test_an_error_names_the_missing_package_and_not_the_old_name(run_python):
     program = """
 import estimator_runtime as er
 er.install()
@@ -78,10 +76,5 @@ try:
 except ModuleNotFoundError as error:
     print(error.name)
 """
-    result = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    result = run_python("-W", "ignore", "-c", program)
     assert result.stdout == "six\n", result.stderr

@@ -1,8 +1,5 @@
 """Programs in TensorFlow 1 mode, with reference variables, reuse graphs too."""
 
-import subprocess
-import sys
-
 PROGRAM = """
 import sys
 import estimator_runtime as er
@@ -51,13 +48,8 @@ print("built by the reusing Estimator at the last checkpoint:", len(calls) - bef
 """
 
 
-def test_results_are_equal_with_reference_variables(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+def test_results_are_equal_with_reference_variables(run_python, tmp_path):
+    done = run_python("-c", PROGRAM, tmp_path)
     assert done.returncode == 0, done.stderr
     last = "built by the reusing Estimator at the last checkpoint: 0"
     assert done.stdout.splitlines()[-1] == last

@@ -1,8 +1,7 @@
 """Processes that a program starts have the runtime as it has, however it starts them."""
 
+import functools
 import os
-import subprocess
-import sys
 import venv
 
 import pytest
@@ -42,46 +41,34 @@ subprocess.run([sys.executable, "-c", line], check=True)
 }
 
 
-def run(*command, cwd, **variables):
-    inherited = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("ESTIMATOR_RUNTIME", "TF_"))
-    }
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", *command],
-        cwd=cwd,
-        # What a parent prints comes before what its child prints.
-        env={
-            **inherited,
-            "TF_CPP_MIN_LOG_LEVEL": "3",
-            "PYTHONUNBUFFERED": "1",
-            **variables,
-        },
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+@pytest.fixture
+def run(run_python, tmp_path):
+    """Return a function that runs Python, whose children have what it gives them."""
+    # What a parent prints comes before what its child prints.
+    variables = {"ESTIMATOR_RUNTIME_AUTO": None, "PYTHONUNBUFFERED": "1"}
+    return functools.partial(run_python, "-W", "ignore", cwd=tmp_path, **variables)
 
 
 @pytest.mark.parametrize("way", PARENTS)
-def test_the_children_of_a_script_under_run_have_estimators(tmp_path, way):
+def test_the_children_of_a_script_under_run_have_estimators(run, tmp_path, way):
     (tmp_path / "child.py").write_text(CHILD)
     (tmp_path / "parent.py").write_text(PARENTS[way])
-    done = run("-m", "estimator_runtime", "run", "parent.py", cwd=tmp_path)
+    done = run("-m", "estimator_runtime", "run", "parent.py")
     assert done.stdout.strip() == "child True", done.stderr
 
 
-def test_the_children_of_a_script_that_calls_install_have_estimators(tmp_path):
+def test_the_children_of_a_script_that_calls_install_have_estimators(run, tmp_path):
     (tmp_path / "child.py").write_text(CHILD)
     (tmp_path / "parent.py").write_text(
         "import estimator_runtime; estimator_runtime.install()" + PARENTS["subprocess"]
     )
-    done = run("parent.py", cwd=tmp_path, ESTIMATOR_RUNTIME_AUTO="0")
+    done = run("parent.py", ESTIMATOR_RUNTIME_AUTO="0")
     assert done.stdout.strip() == "child True", done.stderr
 
 
-def test_a_child_sees_its_own_folders_and_the_environments_own_sitecustomize(tmp_path):
+def test_a_child_sees_its_own_folders_and_the_environments_own_sitecustomize(
+    run, tmp_path
+):
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "sitecustomize.py").write_text("print('own')")
     (tmp_path / "child.py").write_text("import sys; print(sys.path)")
@@ -89,22 +76,19 @@ def test_a_child_sees_its_own_folders_and_the_environments_own_sitecustomize(tmp
     path = os.pathsep.join(
         filter(None, [str(tmp_path / "own"), os.environ.get("PYTHONPATH")])
     )
-    plain = run("parent.py", cwd=tmp_path, PYTHONPATH=path)
-    ours = run(
-        "-m", "estimator_runtime", "run", "parent.py", cwd=tmp_path, PYTHONPATH=path
-    )
+    plain = run("parent.py", PYTHONPATH=path)
+    ours = run("-m", "estimator_runtime", "run", "parent.py", PYTHONPATH=path)
     assert plain.stdout.startswith("own\nown\n[")
     assert ours.stdout == plain.stdout
 
 
-def test_another_python_is_left_alone(tmp_path):
+def test_another_python_is_left_alone(run, tmp_path):
     done = run(
         "-c",
         "import os, estimator_runtime as er; er.install();"
         "os.environ['ESTIMATOR_RUNTIME_CHILDREN'] = '/another/python';"
         "import subprocess, sys;"
         "subprocess.run([sys.executable, '-c', 'import sys; print(sys.meta_path)'])",
-        cwd=tmp_path,
     )
     assert "_frozen_importlib" in done.stdout and "_Watcher" not in done.stdout
 
@@ -114,16 +98,14 @@ LEGACY = "import os; print(os.environ.get('TF_USE_LEGACY_KERAS'))"
 
 @pytest.mark.parametrize(("chosen", "expected"), [(None, "None"), ("1", "1")])
 def test_the_choice_of_legacy_keras_is_not_for_another_python(
-    chosen, expected, tmp_path
+    run, chosen, expected, tmp_path
 ):
     venv.create(tmp_path / "other", with_pip=False, symlinks=True)
     other = tmp_path / "other" / "bin" / "python"
-    variables = {} if chosen is None else {"TF_USE_LEGACY_KERAS": chosen}
     done = run(
         "-c",
         "import estimator_runtime as er, subprocess; er.install();"
         f"subprocess.run([{str(other)!r}, '-c', {LEGACY!r}], check=True)",
-        cwd=tmp_path,
-        **variables,
+        TF_USE_LEGACY_KERAS=chosen,
     )
     assert done.stdout.strip() == expected, done.stderr

@@ -1,9 +1,5 @@
 """The garbage collector ignores TensorFlow's objects, and not those of the program."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from estimator_runtime.errors import ConfigError
@@ -30,17 +26,11 @@ print(gc.isenabled(), gc.get_threshold()[0] < 10_000, gc.get_freeze_count() > 10
 
 @pytest.mark.parametrize(("value", "is_frozen"), [("1", True), ("0", False)])
 def test_tensorflow_is_frozen_and_files_in_cycles_are_flushed(
-    tmp_path, value, is_frozen
+    run_script, tmp_path, value, is_frozen
 ):
     (tmp_path / "program.py").write_text(_PROGRAM)
-    done = subprocess.run(
-        [sys.executable, "-m", "estimator_runtime", "run", "program.py"],
-        cwd=tmp_path,
-        env={**os.environ, garbage_collector.VARIABLE: value},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    variable = {garbage_collector.VARIABLE: value}
+    done = run_script("program.py", cwd=tmp_path, **variable)
     assert (done.returncode, done.stdout) == (0, f"True True {is_frozen}\n"), (
         done.stderr
     )
@@ -48,18 +38,12 @@ def test_tensorflow_is_frozen_and_files_in_cycles_are_flushed(
         assert (tmp_path / name).read_text() == name
 
 
-def test_thresholds_that_the_program_sets_before_the_import_stay(tmp_path):
+def test_thresholds_that_the_program_sets_before_the_import_stay(run_script, tmp_path):
     (tmp_path / "program.py").write_text(
         "import gc; gc.set_threshold(1234, 5, 6)\n"
         "import tensorflow; print(gc.get_threshold())\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "estimator_runtime", "run", "program.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = run_script("program.py", cwd=tmp_path)
     assert done.stdout == "(1234, 5, 6)\n", done.stderr
 
 
