@@ -7,9 +7,7 @@ restores each checkpoint with TensorFlow's Saver, by the graph that was saved be
 
 import hashlib
 import json
-import os
 import pathlib
-import subprocess
 import sys
 
 import numpy as np
@@ -197,21 +195,12 @@ MODELS = {
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory):
+def outcomes(run_python, tmp_path_factory):
     """Digests by path of the checkpoint: of the live values, and as restored."""
     folder = tmp_path_factory.mktemp("equality")
-    environ = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    environ["ESTIMATOR_RUNTIME_AUTO"] = "0"
-    environ.pop("ESTIMATOR_RUNTIME_CHILDREN", None)  # of a test that called install()
     found = []
     for call in ("train", "read"):
-        program = subprocess.run(
-            [sys.executable, __file__, call, folder],
-            env=environ,
-            capture_output=True,
-            text=True,
-            timeout=240,
-        )
+        program = run_python(__file__, call, folder, timeout=240)
         assert program.returncode == 0, program.stderr
         found.append(json.loads(program.stdout.splitlines()[-1]))
     return found

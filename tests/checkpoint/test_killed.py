@@ -13,7 +13,6 @@ import pathlib
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import traceback
 
@@ -170,16 +169,10 @@ def train(folder, last_step, kill_at=None):
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
+def runs(run_python, tmp_path_factory):
     """What `main` printed, and the folder with a folder for each run."""
     folder = tmp_path_factory.mktemp("killed")
-    program = subprocess.run(
-        [sys.executable, __file__, folder],
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        timeout=400,
-    )
+    program = run_python(__file__, folder, timeout=400)
     assert program.returncode == 0, program.stderr
     return json.loads(program.stdout.splitlines()[-1]), folder
 

@@ -4,8 +4,6 @@ import gzip
 import json
 import logging
 import os
-import subprocess
-import sys
 import threading
 import zipfile
 
@@ -104,16 +102,10 @@ print("trained", tf.train.latest_checkpoint("model") is not None, flush=True)
     [("range", ["trained True", "closed"]), ("generator", ["closed", "trained True"])],
 )
 def test_a_program_goes_on_while_a_session_closes_unless_it_could_tell(
-    tmp_path, source, lines
+    run_python, tmp_path, source, lines
 ):
     (tmp_path / "program.py").write_text(MISSED)
-    done = subprocess.run(
-        [sys.executable, "program.py", source],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    done = run_python("program.py", source, cwd=tmp_path, timeout=240)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == lines
 
@@ -186,17 +178,11 @@ main()
     ],
 )
 def test_a_session_that_does_not_close_does_not_hold_up_the_end_of_a_program(
-    tmp_path, arguments, status
+    run_script, tmp_path, arguments, status
 ):
     (tmp_path / "program.py").write_text(ENDED)
     (tmp_path / "other.py").touch()
-    done = subprocess.run(
-        [sys.executable, "-m", "estimator_runtime", "run", "program.py", *arguments],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=50,
-    )
+    done = run_script("program.py", *arguments, cwd=tmp_path, timeout=50)
     assert done.returncode == status, done.stderr
     assert sorted(done.stdout.splitlines()) == [
         "a line of a C library",

@@ -5,8 +5,6 @@ import os
 import pathlib
 import shutil
 import signal
-import subprocess
-import sys
 
 import pytest
 import tensorflow as tf
@@ -222,14 +220,9 @@ with tf.Graph().as_default(), v1.Session() as session:
 
 
 def test_what_a_saver_leaves_that_is_killed_in_a_write_is_removed_once_it_is_old(
-    tmp_path,
+    run_python, tmp_path
 ):
-    done = subprocess.run(
-        [sys.executable, "-c", STOCK, tmp_path],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = run_python("-c", STOCK, tmp_path)
     assert done.returncode == -signal.SIGXFSZ, done.stderr
     left = names(tmp_path)
     assert len(left) == 1

@@ -74,7 +74,7 @@ def test_a_reader_that_dies_keeps_nothing(ckpt):
 
 
 @pytest.mark.parametrize("kind", ["reading", "deleting"])
-def test_a_forked_child_keeps_nothing_when_its_parent_has_left(ckpt, kind):
+def test_a_forked_child_keeps_nothing_when_its_parent_has_left(run_python, ckpt, kind):
     # With no TensorFlow, whose threads do not outlive a fork.
     program = """
         import os, sys
@@ -92,12 +92,13 @@ def test_a_forked_child_keeps_nothing_when_its_parent_has_left(ckpt, kind):
         os.waitpid(child, 0)
     """
     prefix = str(ckpt / "model.ckpt-10")
-    command = [sys.executable, "-c", textwrap.dedent(program), prefix, kind]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = run_python("-c", textwrap.dedent(program), prefix, kind)
     assert (done.stdout, done.stderr) == ("True True\n", "")
 
 
-def test_a_forked_child_that_leaves_does_not_end_the_lease_of_its_parent(ckpt):
+def test_a_forked_child_that_leaves_does_not_end_the_lease_of_its_parent(
+    run_python, ckpt
+):
     program = """
         import os, sys
         from estimator_runtime.checkpoint.store import locks as lease
@@ -109,8 +110,7 @@ def test_a_forked_child_that_leaves_does_not_end_the_lease_of_its_parent(ckpt):
                     print(is_free)
     """
     prefix = str(ckpt / "model.ckpt-10")
-    command = [sys.executable, "-c", textwrap.dedent(program), prefix]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = run_python("-c", textwrap.dedent(program), prefix)
     assert (done.stdout, done.stderr) == ("False\n", "")
 
 

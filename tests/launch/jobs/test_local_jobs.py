@@ -4,8 +4,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import textwrap
 import time
 
@@ -148,7 +146,7 @@ def test_a_job_that_is_stopped_while_tensorflow_is_imported_starts_nothing(
     "number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 )
 def test_a_signal_before_the_start_of_a_job_ends_the_command_with_a_line(
-    tmp_path, number, status
+    run_python, tmp_path, number, status
 ):
     """As while a job waits for room in a cluster."""
     (tmp_path / "toy.py").touch()
@@ -164,13 +162,7 @@ def submit(self, job):
 LocalBackend.submit = submit
 sys.exit(main(["run", "--cold", "--workers", "1", "toy.py"]))
 """
-    ended = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=90,
-    )
+    ended = run_python("-c", program, cwd=tmp_path)
     assert (ended.returncode, ended.stderr) == (
         status,
         f"estimator-runtime: stopped by {number.name} before the start\n",

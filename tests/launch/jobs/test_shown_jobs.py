@@ -155,14 +155,9 @@ def test_a_terminal_shows_a_row_for_each_task_and_the_bar_of_the_job(
     ), job.text
 
 
-def test_ps_lists_the_tasks_of_a_job_until_it_ends(launch, tmp_path):
+def test_ps_lists_the_tasks_of_a_job_until_it_ends(launch, run_python, tmp_path):
     def ps(*options):
-        done = subprocess.run(
-            [sys.executable, "-m", "estimator_runtime", "ps", *options],
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        done = run_python("-m", "estimator_runtime", "ps", *options)
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
 

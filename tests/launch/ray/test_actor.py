@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-import sys
 
 import pytest
 
@@ -44,29 +43,30 @@ os._exit(0)
 """
 
 
-def _run(program, tmp_path, lease_secs=90):
-    return subprocess.run(
-        [sys.executable, "-c", f"lease_secs = {lease_secs}\n{_PROGRAM}{program}"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+@pytest.fixture
+def run(run_python, tmp_path):
+    """Return a function that runs a program of an actor with a lease."""
+
+    def run(program, lease_secs=90):
+        lease = f"lease_secs = {lease_secs}\n"
+        return run_python("-c", f"{lease}{_PROGRAM}{program}", cwd=tmp_path)
+
+    return run
 
 
-def test_a_task_that_its_node_cannot_start_has_ended_with_the_reason(tmp_path):
+def test_a_task_that_its_node_cannot_start_has_ended_with_the_reason(run, tmp_path):
     (tmp_path / "toy.py").touch()
-    answer = _run(_NO_FILES, tmp_path)
+    answer = run(_NO_FILES)
     assert answer.stdout == (
         "could not be started: Too many open files (see ulimit -n and -u) -9 False\n"
     ), answer.stderr
 
 
-def test_an_actor_that_nobody_asks_any_more_ends_with_its_task(tmp_path):
+def test_an_actor_that_nobody_asks_any_more_ends_with_its_task(run, tmp_path):
     (tmp_path / "toy.py").write_text(
         "import os, time\nprint('pid', os.getpid(), flush=True)\ntime.sleep(120)\n"
     )
-    answer = _run(_LEASE, tmp_path, lease_secs=15)
+    answer = run(_LEASE, lease_secs=15)
     assert answer.returncode == 1, answer.stderr
     pid = re.fullmatch(r"pid (\d+)\n", answer.stdout)[1]
     assert subprocess.run(["kill", "-0", pid], stderr=subprocess.DEVNULL).returncode

@@ -1,8 +1,5 @@
 """A task that gives up ends, whatever has become of its standard output and error."""
 
-import os
-import subprocess
-import sys
 import textwrap
 
 import pytest
@@ -93,25 +90,24 @@ _CREATES_A_SESSION = """
 """
 
 
-def run(*parts, cwd):
-    """Return a program's (exit status, standard error)."""
-    # What is unread waits in python's buffer.
-    inherited = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
-    done = subprocess.run(
-        [sys.executable, "-c", "".join(map(textwrap.dedent, parts)), str(cwd)],
-        cwd=cwd,
-        env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        timeout=110,
-    )
-    return done.returncode, done.stderr
+@pytest.fixture
+def run(run_python, tmp_path):
+    """Return a function that runs a program: its exit status and standard error."""
+
+    def run(*parts):
+        program = "".join(map(textwrap.dedent, parts))
+        # What is unread waits in python's buffer.
+        options = {"cwd": tmp_path, "timeout": 110, "PYTHONUNBUFFERED": None}
+        done = run_python("-c", program, tmp_path, **options)
+        return done.returncode, done.stderr
+
+    return run
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("streams", _STREAMS)
-def test_a_task_that_gives_another_one_up_ends_though(streams, tmp_path):
-    status, told = run(_START, _STREAMS[streams], _GIVES_UP, cwd=tmp_path)
+def test_a_task_that_gives_another_one_up_ends_though(streams, run):
+    status, told = run(_START, _STREAMS[streams], _GIVES_UP)
     assert status == 1, told
     if "output" in streams:
         assert "no answer from ps 0 for 6 s" in told
@@ -119,11 +115,9 @@ def test_a_task_that_gives_another_one_up_ends_though(streams, tmp_path):
 
 
 @pytest.mark.timeout(120)
-def test_a_worker_gives_up_a_ps_that_stops_answering_before_there_is_a_session(
-    tmp_path,
-):
+def test_a_worker_gives_up_a_ps_that_stops_answering_before_there_is_a_session(run):
     graph = "\ntf.compat.v1.disable_eager_execution()\n"
-    status, told = run(_START, graph, _CREATES_A_SESSION, cwd=tmp_path)
+    status, told = run(_START, graph, _CREATES_A_SESSION)
     assert status == 1, told
     assert "ps 0 at 127.0.0.1:" in told
     assert "s (ESTIMATOR_RUNTIME_PEER_TIMEOUT_SECS is 4), and no step can end" in told
@@ -131,6 +125,6 @@ def test_a_worker_gives_up_a_ps_that_stops_answering_before_there_is_a_session(
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("streams", _STREAMS)
-def test_a_ps_whose_training_has_ended_ends_though(streams, tmp_path):
-    status, told = run(_START, _STREAMS[streams], _SERVES, cwd=tmp_path)
+def test_a_ps_whose_training_has_ended_ends_though(streams, run):
+    status, told = run(_START, _STREAMS[streams], _SERVES)
     assert status == 0, told
