@@ -78,6 +78,24 @@ def test_an_estimator_trains_with_a_config_of_any_kind(make, tmp_path):
     assert saved == [f"{tmp_path}/model.ckpt-{step}" for step in (0, 2, 3)]
 
 
+class SessionConfig(tf.estimator.SessionRunHook):
+    """Keeps the ConfigProto of the session that it runs in."""
+
+    def after_create_session(self, session, coord):
+        self.found = session._config
+
+
+def test_a_session_config_reaches_the_session_of_an_estimator(tmp_path):
+    mine, seen = (
+        tf.compat.v1.ConfigProto(intra_op_parallelism_threads=3),
+        SessionConfig(),
+    )
+    config = er.RunConfig(tmp_path, session_config=mine)
+    estimator = tf.estimator.Estimator(model_fn, config=config)
+    estimator.train(input_fn, hooks=[seen], steps=1)
+    assert seen.found == mine
+
+
 def test_replace_keeps_the_class_and_the_attributes_of_a_subclass():
     config = OurSubclass(0.5, model_dir="/a").replace(model_dir="/b")
     assert type(config) is OurSubclass
