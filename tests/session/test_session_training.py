@@ -102,32 +102,6 @@ def summary_steps(folder):
     return steps
 
 
-def test_one_step_calls_the_hooks_in_this_order():
-    log = []
-    run(
-        er.MonitoredTrainingSession,
-        log,
-        Recorder("everyone", log),
-        stop_at(1),
-        chief_only_hooks=[Recorder("chief", log)],
-    )
-    session_type = tf.compat.v1.Session
-    assert log == [
-        ("chief", "begin", False),
-        ("everyone", "begin", False),
-        ("chief", "after_create_session", 0, session_type, False),
-        ("everyone", "after_create_session", 0, session_type, False),
-        ("chief", "before_run", ["loss", "train_op"], False),
-        ("everyone", "before_run", ["loss", "train_op"], False),
-        ("chief", "after_run", {"batch": 0}, False),
-        ("everyone", "after_run", {"batch": 0}, False),
-        1.0,
-        ("chief", "end", 1),
-        ("everyone", "end", 1),
-        "out",
-    ]
-
-
 def test_hooks_see_what_they_see_in_tensorflows_session(tmp_path):
     def train_with(function, log, folder):
         hooks = [Recorder("first", log), stop_at(4), Recorder("last", log)]
