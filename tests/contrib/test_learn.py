@@ -173,8 +173,6 @@ def test_an_argument_of_the_wrong_type_is_named_with_what_would_do(arguments, me
             "gpu_memory_fraction is -0.5 (float), which is out of range",
         ),
         ({"save_summary_steps": -1}, "save_summary_steps should be >= 0"),
-        ({"session_config": 5}, "session_config must be instance of ConfigProto"),
-        ({"model_dir": ""}, "model_dir should be non-empty"),
     ],
     ids=str,
 )

@@ -1,9 +1,6 @@
 """What a bug report says of the packages and the patches, in a process of its own."""
 
-import os
 import platform
-import subprocess
-import sys
 
 import tensorflow as tf
 
@@ -13,14 +10,9 @@ from estimator_runtime.tf_internals import versions
 NEW = versions.parse(tf.__version__) >= (2, 16)
 
 
-def states(program):
-    """Patch to state, as the report tells it after `program`; the versions first."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c",
-         f"{program}\nfrom estimator_runtime.patching.report import report; print(report())"],
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+def test_every_difference_is_named_with_the_versions_it_was_found_with(run_python):
+    program = "from estimator_runtime.patching.report import report; print(report())"
+    done = run_python("-W", "ignore", "-c", program)
     assert done.returncode == 0, done.stderr
     packages, *lines = done.stdout.splitlines()
     found, state = {}, None
@@ -29,11 +21,6 @@ def states(program):
             found[line.strip().partition(": ")[0]] = state
         else:
             state = line.removesuffix(":")
-    return packages, found
-
-
-def test_every_difference_is_named_with_the_versions_it_was_found_with():
-    packages, found = states("")
     start = f"python {platform.python_version()}, tensorflow {tf.__version__}, tensorflow-estimator 2.15.0, "
     assert packages.startswith(start)
     assert sorted(found) == sorted(each.name for each in PATCHES)
@@ -42,12 +29,3 @@ def test_every_difference_is_named_with_the_versions_it_was_found_with():
         assert names == [each.name for each in PATCHES if each.name in names]
     on_new = "not scheduled" if NEW else "not needed"
     assert found["tf.estimator"] == on_new and found["the seam"] == "not scheduled"
-
-
-def test_a_patch_waits_for_its_module_and_is_applied_with_it():
-    install = "import estimator_runtime as er; er.install()"
-    _, waiting = states(install)
-    assert waiting["the seam"] == "waiting for tensorflow_estimator"
-    _, applied = states(f"{install}\nimport tensorflow as tf; tf.estimator.Estimator")
-    assert applied["the seam"] == "applied"
-    assert applied["tf.estimator"] == ("applied" if NEW else "not needed")

@@ -86,15 +86,6 @@ def test_a_config_is_initialized_as_by_tensorflows_own_module(monkeypatch, case)
     assert _properties(monkeypatch, case) == stock
 
 
-@pytest.mark.parametrize("name", ["train_distribute", "eval_distribute"])
-def test_a_strategy_given_twice_is_refused(name):
-    with pytest.raises(ValueError, match=f"Either `{name}` or"):
-        tf.estimator.RunConfig(
-            **{name: _strategy()},
-            experimental_distribute=DistributeConfig(_strategy(), _strategy()),
-        )
-
-
 @pytest.mark.skipif(
     versions.parse(tf.__version__) < (2, 16), reason="TensorFlow's own accepts it"
 )
