@@ -4,8 +4,6 @@ import dataclasses
 import math
 import os
 import resource
-import subprocess
-import sys
 
 import pytest
 
@@ -82,20 +80,14 @@ def test_a_job_is_listed_until_its_file_is_removed(file):
     assert jobs_here() == []
 
 
-def test_a_job_is_listed_in_any_session_of_its_user(file, tmp_path):
+def test_a_job_is_listed_in_any_session_of_its_user(file, run_python, tmp_path):
     """Under cron or su, and after a logout, other folders are those of the session."""
     file.write(SEEN)
-    environ = {**os.environ, "TMPDIR": str(tmp_path), "HOME": "/nonexistent"}
-    for runtime in ({}, {"XDG_RUNTIME_DIR": str(tmp_path)}):
-        environ.pop("XDG_RUNTIME_DIR", None)
-        done = subprocess.run(
-            [sys.executable, "-c", LIST, str(os.getpid())],
-            env={**environ, **runtime},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert done.stdout == "[7]\n"
+    elsewhere = {"TMPDIR": str(tmp_path), "HOME": "/nonexistent"}
+    for folder in (None, str(tmp_path)):
+        variables = {**elsewhere, "XDG_RUNTIME_DIR": folder}
+        done = run_python("-c", LIST, os.getpid(), **variables)
+        assert done.stdout == "[7]\n", done.stderr
 
 
 def test_a_loss_that_is_no_number_is_none_as_json_has_no_nan(file):
