@@ -1,48 +1,13 @@
 """The documentation is held against the repository: snippets, commands, links, names."""
 
-import pathlib
 import re
 import shlex
-import subprocess
-import sys
-from typing import NamedTuple
 
 import pytest
+from doc_blocks import BLOCKS, PAGES, PYTHON, ROOT
 
 from estimator_runtime.cli import main
 from estimator_runtime.config.options import OPTIONS
-
-ROOT = pathlib.Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md")])
-
-
-class Block(NamedTuple):
-    page: str
-    line: int
-    language: str
-    text: str
-
-    def __str__(self):
-        return f"{self.page}:{self.line}"
-
-
-def blocks():
-    for page in PAGES:
-        found, start, language = [], None, ""
-        for number, line in enumerate(page.read_text().splitlines(), 1):
-            if not line.startswith("```"):
-                found.append(line)
-            elif start is None:
-                found, start, language = [], number, line[3:].strip()
-            else:
-                name = str(page.relative_to(ROOT))
-                yield Block(name, start, language, "\n".join(found) + "\n")
-                start = None
-        assert start is None, f"{page}: a block that starts in line {start} has no end"
-
-
-BLOCKS = list(blocks())
-PYTHON = [each for each in BLOCKS if each.language == "python"]
 
 
 def shown_commands():
@@ -139,14 +104,12 @@ def test_each_variable_that_may_be_set_is_on_its_page_and_no_other():
     assert of_processes < read
 
 
-def test_an_older_python_is_told_which_one_is_needed():
+def test_an_older_python_is_told_which_one_is_needed(run_python):
     program = (
         "import sys; sys.version_info = (3, 9, 1)\n"
         f"exec(compile(open({str(ROOT / 'setup.py')!r}).read(), 'setup.py', 'exec'))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
-    )
+    done = run_python("-c", program)
     assert done.returncode == 1
     text = "estimator_runtime needs Python 3.10 to 3.13, and this is 3.9 ("
     assert done.stderr.startswith(text)

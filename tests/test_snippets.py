@@ -3,37 +3,19 @@
 Those of docs/migrating.md have a test of their own.
 """
 
+import functools
 import os
 import pathlib
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from importlib.util import find_spec
-from typing import NamedTuple
 
 import pytest
+from doc_blocks import BLOCKS, PYTHON
 
 TESTS = pathlib.Path(__file__).parent
-ROOT = TESTS.parent
-RUNTIME = [sys.executable, "-m", "estimator_runtime"]
 
-
-class Block(NamedTuple):
-    page: str
-    language: str
-    text: str
-
-
-BLOCKS = [
-    Block(str(page.relative_to(ROOT)), language, text)
-    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md")]
-    for language, text in re.findall(
-        r"^```(.*)\n((?:.*\n)*?)```$", page.read_text(), re.M
-    )
-]
-PYTHON = [each for each in BLOCKS if each.language == "python"]
 
 _NOX = "nox itself, which runs these tests"
 # Page and the beginning of its block: the file whose tests do what it says, or why none
@@ -116,46 +98,48 @@ def only(page):
     return block
 
 
-def run(text, folder):
-    (folder / "snippet.py").write_text(text)
-    return command([sys.executable, "snippet.py"], folder)
+@pytest.fixture
+def run(run_python, tmp_path):
+    """Return a function that runs the text of a program; it returns the ended process."""
+
+    def run(text):
+        (tmp_path / "snippet.py").write_text(text)
+        return run_python("snippet.py", cwd=tmp_path, timeout=200)
+
+    return run
 
 
-def command(words, folder):
-    inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
-    return subprocess.run(
-        words,
-        cwd=folder,
-        env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        timeout=200,
+@pytest.fixture
+def command(run_python, tmp_path):
+    """Return a function that runs a command of ours; it returns the ended process."""
+    return functools.partial(
+        run_python, "-m", "estimator_runtime", cwd=tmp_path, timeout=200
     )
 
 
-def test_the_readmes_snippet_puts_the_runtime_in_place(tmp_path):
+def test_the_readmes_snippet_puts_the_runtime_in_place(run):
     snippet = only("README.md").text
     assert snippet == only("docs/start.md").text
-    done = run(snippet, tmp_path)
+    done = run(snippet)
     assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
 
 
-def test_the_snippet_about_clusters_runs_a_job_to_its_end(tmp_path):
+def test_the_snippet_about_clusters_runs_a_job_to_its_end(run, tmp_path):
     program = TESTS / "launch" / "programs" / "train.py"
     shutil.copy(program, tmp_path / "train.py")
     _, snippet = (x.text for x in PYTHON if x.page == "docs/clusters.md")
-    done = run(snippet, tmp_path)
+    done = run(snippet)
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(r"0 .+ \S+model\.ckpt-\d+", done.stdout.splitlines()[-1]), (
         done.stdout
     )
 
 
-def test_the_snippet_about_a_gang_makes_a_config_with_its_strategy(tmp_path):
+def test_the_snippet_about_a_gang_makes_a_config_with_its_strategy(run):
     snippet, _ = (x.text for x in PYTHON if x.page == "docs/clusters.md")
     shown = "print(config.train_distribute is strategy, config.model_dir)"
     program = ["import estimator_runtime as er, tensorflow as tf; er.install()"]
-    done = run("\n".join([*program, snippet, shown]), tmp_path)
+    done = run("\n".join([*program, snippet, shown]))
     assert done.stdout == "True model\n", done.stderr
 
 
@@ -171,13 +155,13 @@ estimator.train(lambda: tf.data.Dataset.from_tensors((batch, [1])), steps=1)
 """
 
 
-def test_the_snippet_about_predictors_gives_what_predict_gives(tmp_path):
+def test_the_snippet_about_predictors_gives_what_predict_gives(run):
     compared = (
         "[row] = estimator.predict(lambda: tf.data.Dataset.from_tensors(batch))\n"
         "print(outputs['logits'][0] == row['logits'])"
     )
     snippet = only("docs/predictor.md").text
-    done = run("\n".join([PREDICTED, snippet, compared]), tmp_path)
+    done = run("\n".join([PREDICTED, snippet, compared]))
     assert (done.stdout, done.returncode) == ("[ True]\n", 0), done.stderr
 
 
@@ -253,7 +237,9 @@ np.testing.assert_allclose(keras_3, [row["y"] for row in rows], rtol=1e-5, atol=
 """
 
 
-def test_the_answers_of_how_do_i_are_one_program_that_runs(tmp_path):
+def test_the_answers_of_how_do_i_are_one_program_that_runs(
+    command, run_python, tmp_path
+):
     blocks = [each.text for each in PYTHON if each.page == "docs/how_do_i.md"]
     [follow] = [text for text in blocks if "import mlflow" in text]
     (tmp_path / "follow.py").write_text(follow)
@@ -274,8 +260,8 @@ def test_the_answers_of_how_do_i_are_one_program_that_runs(tmp_path):
     text = "\n".join([TWO_CPUS, "import os", *serves, *program, AFTER_THE_PAGE])
     text = text.replace('"localhost:8500"', 'f"127.0.0.1:{port}"')
     (tmp_path / "train.py").write_text(text)
-    run = [*RUNTIME, "run", "--progress", "none", "--metrics", "numbers.jsonl"]
-    done = command([*run, "train.py"], tmp_path)
+    options = ("--progress", "none", "--metrics", "numbers.jsonl")
+    done = command("run", *options, "train.py")
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()
     # The step is read while it is counted up: it may be one more.
@@ -289,14 +275,7 @@ def test_the_answers_of_how_do_i_are_one_program_that_runs(tmp_path):
         "hidden/kernel [2, 8]",
     } <= set(said)
     numbers = (tmp_path / "numbers.jsonl").read_text()
-    followed = subprocess.run(
-        [sys.executable, "follow.py"],
-        cwd=tmp_path,
-        input=numbers,
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
+    followed = run_python("follow.py", cwd=tmp_path, text=numbers)
     assert followed.returncode == 0, followed.stderr
     assert {"logged 100 loss", "logged 100 training loss"} <= set(
         followed.stdout.splitlines()
@@ -335,12 +314,12 @@ tf.estimator.train_and_evaluate(
 """
 
 
-def test_the_snippet_about_the_best_checkpoints_finds_one_and_starts_from_it(tmp_path):
+def test_the_snippet_about_the_best_checkpoints_finds_one_and_starts_from_it(run):
     config, snippet = (x.text for x in PYTHON if x.page == "docs/checkpoints.md")
     path, estimator = snippet.splitlines()
     snippet = [BEST.format(config), f"print({path})", f"warm = {estimator}"]
     trains = "warm.train(input_fn, steps=1); print(warm.get_variable_value('weight'))"
-    done = run("\n".join([*snippet, trains]), tmp_path)
+    done = run("\n".join([*snippet, trains]))
     assert done.returncode == 0, done.stderr
     path, weight = done.stdout.split()
     assert path == os.path.join("model", "best", "model.ckpt-4")
@@ -349,7 +328,7 @@ def test_the_snippet_about_the_best_checkpoints_finds_one_and_starts_from_it(tmp
 
 
 @pytest.mark.parametrize("line", [0, 1])
-def test_a_command_runs_the_script_with_its_own_flags(line, tmp_path):
+def test_a_command_runs_the_script_with_its_own_flags(line, command, tmp_path):
     [block] = [x for x in BLOCKS if "# instead of: python -m package" in x.text]
     (tmp_path / "package").mkdir()
     for file in (tmp_path / "train.py", tmp_path / "package" / "train.py"):
@@ -357,31 +336,31 @@ def test_a_command_runs_the_script_with_its_own_flags(line, tmp_path):
             "import sys, tensorflow as tf; tf.estimator; print(sys.argv[1:])"
         )
     _, *words = shlex.split(block.text.splitlines()[line], comments=True)
-    done = command([*RUNTIME, *words], tmp_path)
+    done = command(*words)
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{words[-2:] if line == 0 else words[-1:]}\n"
 
 
-def test_the_doctor_says_what_its_page_shows(tmp_path):
+def test_the_doctor_says_what_its_page_shows(command, tmp_path):
     [block] = [x for x in BLOCKS if x.text.startswith("$ estimator-runtime doctor")]
     shown, *lines = block.text.splitlines()
     (tmp_path / "train.py").write_text(
         "import tensorflow as tf\n\nconfig = tf.estimator.RunConfig()\ntf.Session()\n"
     )
-    done = command([*RUNTIME, *shlex.split(shown)[2:]], tmp_path)
+    done = command(*shlex.split(shown)[2:])
     assert done.returncode == 1, done.stderr
     # What it looks at, and what it finds; versions, sizes and folders differ.
     assert [x[:20] for x in done.stdout.splitlines()] == [x[:20] for x in lines]
     assert done.stdout.splitlines()[-3:] == lines[-3:]
 
 
-def test_the_checkpoints_are_listed_with_an_interval(tmp_path):
+def test_the_checkpoints_are_listed_with_an_interval(run, command):
     config, _ = (x.text for x in PYTHON if x.page == "docs/checkpoints.md")
-    done = run(BEST.format(config), tmp_path)
+    done = run(BEST.format(config))
     assert done.returncode == 0, done.stderr
     [block] = [x for x in BLOCKS if x.text.startswith("estimator-runtime checkpoints")]
     words = block.text.replace("MODEL_DIR", "model").split()[1:]
-    listed = command([*RUNTIME, *words], tmp_path)
+    listed = command(*words)
     assert listed.returncode == 0, listed.stderr
     [shown] = [
         x for x in BLOCKS if x.text.startswith("$ estimator-runtime checkpoints")
