@@ -1,8 +1,7 @@
 """The benchmarks are not installed: they are found in the checkout."""
 
-import os
+import json
 import pathlib
-import subprocess
 import sys
 
 import pytest
@@ -13,10 +12,10 @@ sys.path.append(str(ROOT))
 
 
 @pytest.fixture(scope="session")
-def run_benchmark():
+def run_benchmark(run_python):
     """Return a function that runs `python -m benchmarks`; it gives what that prints."""
 
-    def run_benchmark(*arguments, cwd):
+    def run_benchmark(*arguments):
         # The checkout last, so that the runtime is the one that is installed.
         program = (
             "import sys, runpy\n"
@@ -24,15 +23,21 @@ def run_benchmark():
             f"sys.argv = ['benchmarks', *{arguments!r}]\n"
             "runpy.run_module('benchmarks', run_name='__main__')\n"
         )
-        result = subprocess.run(
-            [sys.executable, "-c", program],
-            cwd=cwd,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-            capture_output=True,
-            text=True,
-            timeout=240,
-        )
-        assert result.returncode == 0, result.stderr
-        return result.stdout
+        done = run_python("-c", program, timeout=240)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     return run_benchmark
+
+
+@pytest.fixture(scope="session")
+def quick_run(request, run_benchmark, tmp_path_factory):
+    """Return the figures of a quick run of a benchmark, and the path of its table.
+
+    The parameter is the name of the benchmark.
+    """
+    name, folder = request.param, tmp_path_factory.mktemp("benchmark")
+    run_benchmark(name, "--quick", "--output", str(folder))
+    report = json.loads((folder / f"{name}.json").read_text())
+    assert (report["benchmark"], report["quick"]) == (name, True)
+    return report, folder / f"{name}.md"

@@ -1,7 +1,5 @@
 """The benchmark of whole programs: what it runs, its table, and a quick run."""
 
-import json
-
 import pytest
 
 import estimator_runtime
@@ -12,21 +10,14 @@ estimator_runtime.install()
 _BASELINE = "stock" if processes.has_estimator() else "ours"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory, run_benchmark):
-    """The folder that a quick run has written."""
-    folder = tmp_path_factory.mktemp("benchmarks")
-    run_benchmark("job", "--quick", "--output", "out", cwd=folder)
-    return folder / "out"
-
-
 def _medians(contenders, key):
     return {name: figures[key]["median"] for name, figures in contenders.items()}
 
 
-def test_a_quick_run_measures_an_example_and_single_rows_in_all_ways(folder):
-    report = json.loads((folder / "job.json").read_text())
-    assert (report["quick"], report["baseline"]) == (True, _BASELINE)
+@pytest.mark.parametrize("quick_run", ["job"], indirect=True)
+def test_a_quick_run_measures_an_example_and_single_rows_in_all_ways(quick_run):
+    report, _ = quick_run
+    assert report["baseline"] == _BASELINE
     ways = [*(["stock"] if _BASELINE == "stock" else []), "ours"]
     programs = {name: p["contenders"] for name, p in report["programs"].items()}
     assert {name: list(found) for name, found in programs.items()} == {
