@@ -1,10 +1,7 @@
 """The older RunConfig in real trainings: its tf_config reaches the sessions."""
 
-import contextlib
+import concurrent.futures
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -128,10 +125,7 @@ _TASK = """
 import sys
 import tensorflow as tf
 import estimator_runtime
-from estimator_runtime.distributed import peers
-from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.contrib.learn import RunConfig
-from estimator_runtime.errors import ConfigError
 
 estimator_runtime.install()
 
@@ -158,39 +152,21 @@ tf.estimator.train_and_evaluate(
 
 
 def test_worker_0_leads_a_cluster_whose_ps_ends_and_does_not_wait_for_worker_1(
-    tmp_path, free_addresses
+    run_python, tmp_path, free_addresses
 ):
     ps, *workers = free_addresses(3)
     cluster = {"ps": [ps], "worker": workers}
-    with (
-        _started(cluster, "ps", tmp_path) as ps,
-        _started(cluster, "worker", tmp_path) as worker,
-    ):
-        out, err = worker.communicate(timeout=120)
-        assert worker.returncode == 0, err
-        _, ps_err = ps.communicate(timeout=60)  # it ends with the training
-        assert ps.returncode == 0, ps_err
-    assert out == "worker 0 True\n"
+
+    def run(task_type):
+        task = {"type": task_type, "index": 0}
+        config = {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})}
+        return run_python("-W", "ignore", "-c", _TASK, tmp_path, **config)
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        ps, worker = pool.map(run, ["ps", "worker"])
+    assert worker.returncode == 0, worker.stderr
+    assert ps.returncode == 0, ps.stderr  # it ends with the training
+    assert worker.stdout == "worker 0 True\n"
     checkpoint = tf.train.latest_checkpoint(tmp_path)
     assert tf.train.load_variable(checkpoint, "global_step") == 200
     assert tf.train.load_variable(checkpoint, "slope") == pytest.approx(3, abs=0.01)
-
-
-@contextlib.contextmanager
-def _started(cluster, task_type, model_dir):
-    task = {"type": task_type, "index": 0}
-    process = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", _TASK, str(model_dir)],
-        env={
-            **os.environ,
-            "TF_CONFIG": json.dumps({"cluster": cluster, "task": task}),
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()

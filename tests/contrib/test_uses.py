@@ -5,7 +5,6 @@ The fixture runs this file as a program in TensorFlow 1 mode, which runs the use
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import traceback
@@ -18,12 +17,10 @@ c = getattr(tf, "contrib", None)
 X = np.random.RandomState(0).rand(32, 4).astype("f")
 Y = (X.sum(1) > 2).astype("i4")
 IMAGES = np.random.RandomState(0).rand(2, 8, 8, 3).astype("f")
-CELLS = (
-    "BasicLSTMCell CoupledInputForgetGateLSTMCell GRUBlockCell GRUCell IndRNNCell "
-    "LSTMBlockCell LayerNormBasicLSTMCell NASCell SRUCell UGRNNCell"
-)
-OPTIMIZERS = "AdaMax AddSign GGT LARS LazyAdam Nadam PowerSign RegAdagrad Shampoo"
-ATTENTIONS = "Bahdanau BahdanauMonotonic Luong LuongMonotonic"
+# Those whose values test_original.py does not compare.
+CELLS = "BasicLSTMCell GRUCell SRUCell"
+OPTIMIZERS = "AddSign GGT RegAdagrad Shampoo"
+ATTENTIONS = "BahdanauMonotonic Luong LuongMonotonic"
 
 
 def run(fetches, steps=1):
@@ -49,20 +46,15 @@ def optimizer(name):
     return run([loss, step], steps=20)[0] < run([loss, step])[0]
 
 
-def attention(name, beams=1):
-    """Train a decoder, or search with it; return whether the results are right."""
+def attention(name):
+    """Train a decoder; return whether its loss falls below that of a guess."""
     s, sizes = c.seq2seq, tf.constant([6, 4])
     memory = tf.constant(np.random.rand(2, 6, 8).astype("f"))
-    memory, sizes = s.tile_batch(memory, beams), s.tile_batch(sizes, beams)
     mechanism = getattr(s, f"{name}Attention")(8, memory, sizes)
     made = s.AttentionWrapper(c.rnn.LSTMCell(8), mechanism, attention_layer_size=8)
-    start = made.zero_state(2 * beams, tf.float32)
     table, output = tf.get_variable("table", [10, 4]), tf.layers.Dense(10)
-    if beams > 1:
-        search = s.BeamSearchDecoder(made, table, [1, 1], 2, start, beams, output)
-        found = s.dynamic_decode(search, maximum_iterations=7)[0].predicted_ids
-        return run(found).shape[::2] == (2, beams)
     helper = s.TrainingHelper(tf.nn.embedding_lookup(table, [[1] * 5] * 2), [5, 3])
+    start = made.zero_state(2, tf.float32)
     outputs = s.dynamic_decode(s.BasicDecoder(made, helper, start, output))[0]
     loss = s.sequence_loss(
         outputs.rnn_output, tf.ones([2, 5], "int32"), tf.ones([2, 5])
@@ -183,7 +175,6 @@ USES = [
     *(f"optimizer({name!r})" for name in OPTIMIZERS.split()),
     *(f"attention({name!r})" for name in ATTENTIONS.split()),
     *"""
-attention("Luong", beams=3)
 canned_rnn()
 gmm()
 graph_editor()
@@ -215,17 +206,10 @@ c.training.HParams(a=1).parse("a=3").values() == {"a": 3}
 
 
 @pytest.fixture(scope="module")
-def results(original_contrib, tmp_path_factory):
+def results(original_contrib, run_script, tmp_path_factory):
     """Return what became of each use; all in one process, as its start takes seconds."""
     file = tmp_path_factory.mktemp("uses") / "uses.json"
-    done = subprocess.run(
-        [sys.executable, "-m", "estimator_runtime", "run", "--tf1", __file__, file],
-        cwd=file.parent,
-        env={**os.environ, **original_contrib, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
+    done = run_script("--tf1", __file__, file, timeout=280, **original_contrib)
     assert done.returncode == 0, done.stderr
     return json.loads(file.read_text())
 

@@ -7,66 +7,6 @@ import tensorflow as tf
 
 pytestmark = pytest.mark.long("whole programs, some of them clusters")
 
-# Learns to reverse a sequence, then decodes with beams.
-TRANSLATE = """
-import numpy as np
-import tensorflow as tf
-from tensorflow.contrib import seq2seq
-from tensorflow.python.layers.core import Dense
-
-
-def model_fn(features, labels, mode, params):
-    cell = tf.contrib.rnn.GRUCell
-    table = tf.get_variable("embedding", [params.symbols, params.units])
-    inputs = tf.nn.embedding_lookup(table, features["ids"])
-    (forward, backward), _ = tf.nn.bidirectional_dynamic_rnn(
-        cell(params.units), cell(params.units), inputs, dtype=tf.float32
-    )
-    memory, size = tf.concat([forward, backward], -1), tf.shape(inputs)[0]
-    beams = 1 if mode == tf.estimator.ModeKeys.TRAIN else params.beams
-    attention = seq2seq.LuongAttention(params.units, seq2seq.tile_batch(memory, beams))
-    decoder_cell = seq2seq.AttentionWrapper(cell(params.units), attention, params.units)
-    start = decoder_cell.zero_state(size * beams, tf.float32)
-    project = Dense(params.symbols, use_bias=False, name="project")
-    if mode == tf.estimator.ModeKeys.PREDICT:
-        decoder = seq2seq.BeamSearchDecoder(
-            decoder_cell, table, tf.zeros([size], tf.int32), 1, start, beams, project
-        )
-        outputs, _, _ = seq2seq.dynamic_decode(decoder, maximum_iterations=6)
-        ids = outputs.predicted_ids[:, :, 0]
-        return tf.estimator.EstimatorSpec(mode, predictions={"ids": ids})
-    given = tf.concat([tf.zeros([size, 1], tf.int32), labels[:, :-1]], 1)
-    helper = seq2seq.TrainingHelper(
-        tf.nn.embedding_lookup(table, given), tf.fill([size], 5)
-    )
-    decoder = seq2seq.BasicDecoder(decoder_cell, helper, start, project)
-    outputs, _, _ = seq2seq.dynamic_decode(decoder)
-    loss = seq2seq.sequence_loss(outputs.rnn_output, labels, tf.ones([size, 5]))
-    train_op = tf.contrib.layers.optimize_loss(
-        loss, tf.train.get_global_step(), 0.02, "Adam", clip_gradients=5.0
-    )
-    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
-
-
-def input_fn(params):
-    ids = np.random.RandomState(1).randint(2, params.symbols, [64, 4]).astype("i4")
-    labels = np.concatenate([ids[:, ::-1], np.ones([64, 1], "i4")], 1)
-    data = tf.data.Dataset.from_tensor_slices(({"ids": ids}, labels))
-    return data.apply(tf.contrib.data.shuffle_and_repeat(64, seed=1)).batch(32)
-
-
-def main(_):
-    params = tf.contrib.training.HParams(symbols=6, units=16, beams=3)
-    config = tf.contrib.learn.RunConfig(model_dir="model", tf_random_seed=1)
-    estimator = tf.estimator.Estimator(model_fn, config=config, params=params)
-    estimator.train(input_fn, max_steps=150)
-    given = {"ids": np.array([[2, 3, 4, 5]], "i4")}
-    [found] = estimator.predict(lambda: tf.data.Dataset.from_tensors(given))
-    print("reversed", found["ids"].tolist())
-
-
-tf.app.run()
-"""
 # A canned Estimator of contrib.learn with crossed columns, in an Experiment.
 EXPERIMENT = """
 import numpy as np
@@ -158,12 +98,6 @@ def start(launch, original_contrib, tmp_path):
         return launch("--tf1", *options, **original_contrib)
 
     return start
-
-
-def test_sequences_are_translated_with_attention_and_beams(start):
-    job = start(TRANSLATE, "train.py")
-    assert job.end() == 0, job.text
-    assert "reversed [5, 4, 3, 2, 1" in job.text
 
 
 def test_an_experiment_trains_evaluates_and_exports(start, tmp_path):
