@@ -46,13 +46,12 @@ class Recorder(train.SessionRunHook):
 
 
 def counter():
-    step = train.get_or_create_global_step()
-    return step, step.assign_add(1)
+    return train.get_or_create_global_step().assign_add(1)
 
 
 def test_hooks_of_a_step_share_a_context_with_the_callers_arguments(monitored):
     a, b = Recorder(), Recorder()
-    _, add = counter()
+    add = counter()
     extra = tf1.placeholder_with_default(0, [])
     fetches, feed_dict = [add, extra], {extra: 3}
     with monitored(hooks=[a, b]) as session:
@@ -78,7 +77,7 @@ def test_hooks_of_a_step_share_a_context_with_the_callers_arguments(monitored):
 @pytest.mark.parametrize("method", ["before_run", "after_run"])
 def test_a_stop_request_takes_effect_after_the_step_is_complete(monitored, method):
     calls = []
-    _, add = counter()
+    add = counter()
     stopper, other = (
         Recorder("stopper", calls, stop_in=method),
         Recorder("other", calls),
@@ -94,29 +93,6 @@ def test_a_stop_request_takes_effect_after_the_step_is_complete(monitored, metho
     assert len(calls) == 8  # no hook was asked
     session.close()
     assert calls[-2:] == [("stopper", "end"), ("other", "end")]
-
-
-@pytest.mark.parametrize(
-    ("limit", "steps"), [({"last_step": 5}, [4, 5]), ({"num_steps": 4}, [4, 5, 6, 7])]
-)
-def test_stop_at_step_counts_from_a_checkpoint(monitored, limit, steps, tmp_path):
-    step, add = counter()
-    scaffold = train.Scaffold()
-    with monitored(
-        train.ChiefSessionCreator(scaffold, checkpoint_dir=str(tmp_path)),
-        [train.CheckpointSaverHook(str(tmp_path), save_steps=1, scaffold=scaffold)],
-    ) as session:
-        for _ in range(3):
-            session.run(add)
-    seen = []
-    with monitored(
-        train.ChiefSessionCreator(scaffold, checkpoint_dir=str(tmp_path)),
-        [train.StopAtStepHook(**limit)],
-    ) as session:
-        assert session.run(step) == 3
-        while not session.should_stop():
-            seen.append(session.run(add))
-    assert seen == steps
 
 
 class Asking(train.SessionRunHook):
