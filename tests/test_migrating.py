@@ -2,11 +2,8 @@
 
 import ast
 import json
-import os
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 import tensorflow as tf
@@ -34,19 +31,6 @@ def still_errors():
 def without_hint(text):
     # Python 3.9 gives none.
     return re.sub(r"\. Did you mean: '\w+'\?", "", text)
-
-
-def run(*command, cwd):
-    # Without what install() of this process left for its children.
-    inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", *command, "program.py"],
-        cwd=cwd,
-        env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
 
 
 def test_every_heading_but_the_last_four_has_a_program_and_a_message():
@@ -80,16 +64,18 @@ def test_each_error_of_this_runtime_is_one_that_it_has():
 @pytest.mark.parametrize(
     "program, message", [pytest.param(p, m, id=h) for h, p, m in sections()]
 )
-def test_plain_python_says_so_and_the_runtime_runs_it(program, message, tmp_path):
+def test_plain_python_says_so_and_the_runtime_runs_it(
+    program, message, run_python, run_script, tmp_path
+):
     (tmp_path / "program.py").write_text(program)
     if NEW:
-        plain = run(cwd=tmp_path)
+        plain = run_python("-W", "ignore", "program.py", cwd=tmp_path)
         assert plain.returncode == 1
         # Line by line: a path is wherever TensorFlow is installed.
         expected = re.escape(without_hint(message)).replace(r"\.\.\.", r"\S+")
         said = without_hint(plain.stderr)
         assert re.search(f"(?:^|\n){expected}\n?$", said), plain.stderr
-    done = run("-m", "estimator_runtime", "run", cwd=tmp_path)
+    done = run_script("program.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
 
@@ -109,14 +95,14 @@ for row in json.load(open("rows.json")):
 """
 
 
-def test_what_is_still_an_error_is_so_and_what_to_write_is_not(tmp_path):
+def test_what_is_still_an_error_is_so_and_what_to_write_is_not(run_script, tmp_path):
     rows = still_errors()
     _, text = PAGE.read_text().split("\n## Still an error\n")
     assert len(rows) == text.split("\n## ")[0].count("\n| `")
     codes = [(old, new) for old, _, new in rows]
     (tmp_path / "rows.json").write_text(json.dumps(codes))
     (tmp_path / "program.py").write_text(OF_THE_TABLE)
-    done = run("-m", "estimator_runtime", "run", cwd=tmp_path)
+    done = run_script("program.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     said = [json.loads(x) for x in re.findall(r"^SAID (.*)$", done.stdout, re.M)]
     assert said[1::2] == [None] * len(rows)

@@ -1,10 +1,7 @@
 """The other examples: real digits, learned by each in its own way."""
 
-import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,8 +10,8 @@ import tensorflow as tf
 from estimator_runtime.tf_internals import versions
 
 _EXAMPLES = Path(__file__).parents[2] / "examples"
-_RUNTIME = [sys.executable, "-m", "estimator_runtime", "run"]
-_PLAIN = [sys.executable]
+_RUNTIME = ("-m", "estimator_runtime", "run")
+_PLAIN = ()
 _HAS_ESTIMATOR = versions.parse(tf.__version__) < (2, 16)
 # Plain python runs them where TensorFlow has Estimators.
 BOTH = pytest.mark.parametrize(
@@ -30,17 +27,15 @@ BOTH = pytest.mark.parametrize(
 )
 
 
-def run(how, name, *flags, cwd):
-    # Without what install() of this process left for its children.
-    inherited = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
-    return subprocess.run(
-        [*how, str(_EXAMPLES / name), "--model_dir", "model", *map(str, flags)],
-        cwd=cwd,
-        env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
+@pytest.fixture
+def run(run_python, tmp_path):
+    """Return a function that runs an example, by `how`, in the folder of the test."""
+
+    def run(how, name, *flags):
+        command = (*how, _EXAMPLES / name, "--model_dir", "model", *flags)
+        return run_python(*command, cwd=tmp_path, timeout=200)
+
+    return run
 
 
 def held_out(done, task=""):
@@ -52,25 +47,23 @@ def held_out(done, task=""):
 
 
 @BOTH
-def test_a_classifier_that_tensorflow_has_ready_learns(how, tmp_path):
-    accuracy, step = held_out(
-        run(how, "canned_classifier.py", "--max_steps", 300, cwd=tmp_path)
-    )
+def test_a_classifier_that_tensorflow_has_ready_learns(how, run, tmp_path):
+    accuracy, step = held_out(run(how, "canned_classifier.py", "--max_steps", 300))
     assert accuracy > 0.85 and step == 300
 
 
 @BOTH
-def test_a_wide_and_deep_model_learns_on_feature_columns_and_is_exported(how, tmp_path):
-    accuracy, step = held_out(
-        run(how, "wide_and_deep.py", "--max_steps", 300, cwd=tmp_path)
-    )
+def test_a_wide_and_deep_model_learns_on_feature_columns_and_is_exported(
+    how, run, tmp_path
+):
+    accuracy, step = held_out(run(how, "wide_and_deep.py", "--max_steps", 300))
     assert accuracy > 0.85 and step == 300
     assert list(tmp_path.glob("model/export/*/*/saved_model.pb"))
 
 
 @BOTH
-def test_a_keras_model_learns_as_an_estimator_and_reads_digits(how, tmp_path):
-    done = run(how, "keras_model.py", "--max_steps", 300, cwd=tmp_path)
+def test_a_keras_model_learns_as_an_estimator_and_reads_digits(how, run, tmp_path):
+    done = run(how, "keras_model.py", "--max_steps", 300)
     accuracy, step = held_out(done)
     assert accuracy > 0.85 and step == 300
     read, true = (line.split()[1:] for line in done.stdout.splitlines()[-2:])
@@ -78,23 +71,21 @@ def test_a_keras_model_learns_as_an_estimator_and_reads_digits(how, tmp_path):
 
 
 @pytest.mark.parametrize("how", [_RUNTIME, _PLAIN], ids=["runtime", "plain"])
-def test_a_loop_of_ones_own_learns_and_goes_on_from_its_checkpoint(how, tmp_path):
-    first = run(how, "session_loop.py", "--max_steps", 100, cwd=tmp_path)
+def test_a_loop_of_ones_own_learns_and_goes_on_from_its_checkpoint(how, run, tmp_path):
+    first = run(how, "session_loop.py", "--max_steps", 100)
     assert held_out(first)[1] == 100
-    accuracy, step = held_out(
-        run(how, "session_loop.py", "--max_steps", 300, cwd=tmp_path)
-    )
+    accuracy, step = held_out(run(how, "session_loop.py", "--max_steps", 300))
     assert accuracy > 0.85 and step == 300
 
 
 @BOTH
-def test_a_preempted_training_goes_on_when_it_is_run_again(how, tmp_path):
+def test_a_preempted_training_goes_on_when_it_is_run_again(how, run, tmp_path):
     flags = ("--preempt_at_step", 230, "--max_steps", 300)
-    first = run(how, "preemption.py", *flags, cwd=tmp_path)
+    first = run(how, "preemption.py", *flags)
     assert first.stdout == "training from step 0\n", first.stderr
     stopped = 128 + signal.SIGTERM if how is _RUNTIME else -signal.SIGTERM
     assert first.returncode == stopped, first.stderr
-    second = run(how, "preemption.py", *flags, cwd=tmp_path)
+    second = run(how, "preemption.py", *flags)
     start = int(re.match(r"training from step (\d+)\n", second.stdout)[1])
     # Plain TensorFlow has the checkpoint of step 200; ours is of the step itself,
     # which the hook may have seen one step late.
@@ -103,9 +94,9 @@ def test_a_preempted_training_goes_on_when_it_is_run_again(how, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["digits.py", "wide_and_deep.py"])
-def test_a_cluster_learns_what_one_process_does(name, tmp_path):
+def test_a_cluster_learns_what_one_process_does(name, run, tmp_path):
     job = [*_RUNTIME, "--workers", "1", "--ps", "1", "--evaluator"]
-    done = run(job, name, "--max_steps", 300, cwd=tmp_path)
+    done = run(job, name, "--max_steps", 300)
     accuracy, step = held_out(done, task=r"chief +\| ")
     # Each trainer may have a step under way when the other does the last.
     assert accuracy > 0.85 and 300 <= step <= 302
