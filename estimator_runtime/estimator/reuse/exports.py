@@ -36,6 +36,8 @@ tf1 = tf.compat.v1
 # How far ahead of the clock the name of an export may be. Enough for a few evaluations
 # in a row, and gone before another process is likely to export to the same folder.
 _MAX_SECS_AHEAD = 5
+# The last second that this process gave to an export in each folder.
+_last: dict[bytes, int] = {}
 
 
 def patch_names() -> None:
@@ -47,7 +49,8 @@ def _next_export_dir(export_dir_base: str | bytes) -> bytes:
     """Return the folder of a new export, named after the first free second.
 
     TensorFlow sleeps until that second. The name is larger than those of earlier
-    exports, also of unfinished ones, and of those that were deleted since.
+    exports, also of unfinished ones, and of those of this process that were moved or
+    deleted since.
     """
     folder = tf.compat.as_bytes(export_dir_base)
     while True:
@@ -55,11 +58,13 @@ def _next_export_dir(export_dir_base: str | bytes) -> bytes:
         names = tf.io.gfile.listdir(folder) if tf.io.gfile.exists(folder) else []
         # Object stores list folders with a slash at the end.
         found = (tf.compat.as_str(n).rstrip("/").removeprefix("temp-") for n in names)
-        seconds = (int(name) for name in found if name.isdecimal())
+        seconds = [int(name) for name in found if name.isdecimal()]
+        seconds.append(_last.get(folder, 0))
         # What is further ahead was named by another clock; TensorFlow ignores it too.
         near = (each for each in seconds if now <= each <= now + _MAX_SECS_AHEAD)
         second = max(near, default=now - 1) + 1
         if second <= now + _MAX_SECS_AHEAD:
+            _last[folder] = second
             return tf.io.gfile.join(folder, str(second).encode())
         time.sleep(max(now + 1 - time.time(), 0))
 
