@@ -147,9 +147,9 @@ def check_index_in_job(cluster: Cluster, task_type: str, index: int) -> None:
     count = len(cluster[task_type])
     if index >= count:
         raise ConfigError(
-            f"TF_CONFIG: task.index is {shown(index)}, which is not a valid task_id "
-            f"for task_type {task_type[:60]}, as cluster[{shown(task_type)}] has "
-            f"{count}; use {_usable(count)}"
+            f"TF_CONFIG: cluster[{shown(task_type)}] has {count}, so task.index "
+            f"{shown(index)} is not a valid task_id for task_type {task_type[:60]}; "
+            f"use {_usable(count)}"
         )
 
 

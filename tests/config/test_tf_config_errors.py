@@ -170,8 +170,8 @@ BAD_FORMS = [
     ),
     bad_index(
         "7",
-        "TF_CONFIG: task.index is 7, which is not a valid task_id for task_type worker, "
-        "as cluster['worker'] has 3; use 0 to 2",
+        "TF_CONFIG: cluster['worker'] has 3, so task.index 7 is not a valid task_id for "
+        "task_type worker; use 0 to 2",
     ),
     # A task without a cluster.
     bad_local_task(
