@@ -1,17 +1,15 @@
-"""The environment of a training: packages, devices, TF_CONFIG, the model directory."""
+"""The environment of a training: packages, TF_CONFIG and the model directory."""
 
 import os
-import pathlib
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 from estimator_runtime.cli.checkpoints import size
 from estimator_runtime.cli.doctor.finding import NOTE, OK, PROBLEM, Finding, Subject
 from estimator_runtime.config.paths import is_local
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.config.tf_config import TFConfig, check_form
-from estimator_runtime.errors import EstimatorRuntimeError
 from estimator_runtime.patching.injection.activation import Activation
 from estimator_runtime.patching.report import report
 from estimator_runtime.session.run_config_values import resolve_model_dir
@@ -42,38 +40,6 @@ def check_versions(_subject: Subject) -> Iterator[Finding]:
         yield Finding(NOTE, text)
         return
     yield Finding(OK, shown)
-
-
-def check_devices(subject: Subject) -> Iterator[Finding]:
-    """Check which devices TensorFlow sees.
-
-    Raises:
-        EstimatorRuntimeError: If TensorFlow cannot be imported.
-    """
-    answer = subject.tensorflow
-    if isinstance(answer, EstimatorRuntimeError):
-        raise answer
-    if answer is None:
-        yield Finding(NOTE, "TensorFlow was not asked: fix the other problems first")
-        return
-    has_nvidia = any(pathlib.Path("/dev").glob("nvidia[0-9]*"))
-    yield compare(answer.devices, subject.environ, has_nvidia)
-
-
-def compare(
-    devices: Sequence[str], environ: Mapping[str, str], has_nvidia: bool
-) -> Finding:
-    """Compare the devices of TensorFlow with whether the machine has an NVIDIA GPU."""
-    cores = len(os.sched_getaffinity(0))
-    cpus = f"{cores} CPU {'core' if cores == 1 else 'cores'}"
-    gpus = [name for name in devices if name.startswith("GPU")]
-    if gpus or not has_nvidia or "CUDA_VISIBLE_DEVICES" in environ:
-        return Finding(OK, f"{cpus}, {', '.join(gpus) or 'no GPU'}")
-    text = (
-        f"{cpus}, and a GPU that TensorFlow does not see: nvidia-smi says whether its "
-        "driver works, and pip install 'tensorflow[and-cuda]' adds the CUDA libraries"
-    )
-    return Finding(PROBLEM, text)
 
 
 def check_config(subject: Subject) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ import gc
 import importlib
 import json
 import os
+import pathlib
 import subprocess
 import sys
 import types
@@ -34,7 +35,10 @@ class ProbeResult:
     """What TensorFlow says.
 
     Attributes:
-        devices: The name of each device, such as "GPU:0".
+        devices: A dict with "name", "type" and "details" for each device.
+        cuda: The version of CUDA that TensorFlow was built for, or None.
+        loaded: The names of the libraries that TensorFlow has loaded to look for GPUs,
+            such as "libcublas".
         missing: Each missing name to its shortest prefix that does not exist.
         of_version_1: The missing names that TensorFlow 1 mode has, to an empty string,
             and those of `tf.contrib` that it lacks, to the reason.
@@ -43,7 +47,9 @@ class ProbeResult:
         report: The versions and the patches as text.
     """
 
-    devices: Sequence[str]
+    devices: Sequence[Mapping[str, Any]]
+    cuda: str | None
+    loaded: Sequence[str]
     missing: Mapping[str, str]
     of_version_1: Mapping[str, str]
     patches: Mapping[str, Mapping[str, str]]
@@ -131,9 +137,16 @@ def main(_arguments: list[str]) -> NoReturn:
             of_version_1[name] = why
     answer = ProbeResult(
         devices=[
-            each.name.removeprefix("/physical_device:")
+            {
+                "name": each.name.removeprefix("/physical_device:"),
+                "type": each.device_type,
+                "details": _details(tf, each),
+            }
             for each in tf.config.list_physical_devices()
         ],
+        cuda=tf.sysconfig.get_build_info().get("cuda_version"),
+        # After the devices, for which they are loaded.
+        loaded=_loaded_libraries(),
         missing=missing,
         of_version_1=of_version_1,
         patches={
@@ -145,6 +158,18 @@ def main(_arguments: list[str]) -> NoReturn:
     sys.stdout.write(f"{json.dumps(dataclasses.asdict(answer))}\n")
     sys.stdout.flush()
     os._exit(0)  # Python would clear each module first
+
+
+def _loaded_libraries() -> list[str]:
+    """Return the names of the shared libraries of this process, without versions."""
+    lines = pathlib.Path("/proc/self/maps").read_text().splitlines()
+    files = {line.rpartition("/")[2] for line in lines if ".so" in line}
+    return sorted({file.partition(".")[0] for file in files})
+
+
+def _details(tf: Any, device: Any) -> dict[str, str]:
+    details = tf.config.experimental.get_device_details(device)
+    return {key: str(value) for key, value in details.items()}
 
 
 def _first_missing(

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 
 from estimator_runtime.cli import run_flags
-from estimator_runtime.cli.doctor import environment, probe, script
+from estimator_runtime.cli.doctor import devices, environment, probe, script
 from estimator_runtime.cli.doctor.finding import NOTE, PROBLEM, Finding, Subject
 from estimator_runtime.cli.parser import NAME, Parser
 from estimator_runtime.cli.script import check_rereadable, check_script
@@ -28,7 +28,7 @@ def _check_settings(subject: Subject) -> Iterator[Finding]:
 # Each check by what it is about. The error that one raises is a problem.
 CHECKS: dict[str, Callable[[Subject], Iterator[Finding]]] = {
     "packages": environment.check_versions,
-    "devices": environment.check_devices,
+    "devices": devices.check_devices,
     "settings": _check_settings,
     "TF_CONFIG": environment.check_config,
     "model dir": environment.check_folder,

@@ -35,6 +35,8 @@ def answer(missing=(), of_version_1=(), lacking=()):
     of_version_1 = {**dict.fromkeys(of_version_1, ""), **dict(lacking)}
     return ProbeResult(
         devices=[],
+        cuda=None,
+        loaded=[],
         missing={each: each for each in (*missing, *of_version_1)},
         of_version_1=of_version_1,
         patches={},
