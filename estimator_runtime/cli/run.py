@@ -165,12 +165,14 @@ def launch(options: argparse.Namespace) -> int:
     job = job_of(options)
     console = Console(as_json=options.log_format == "json")
     backend = get_backend(options.backend, console=console, **_backend_options(options))
-    handles: list[JobHandle] = []
+    handles: list[JobHandle] = []  # the job that runs, if one does
     requests = StopRequests()
+    stops: list[int] = []
 
     def stop(number: int, _frame: FrameType | None) -> None:
         if not requests.take(number, time.monotonic()):
             return
+        stops.append(number)
         if not handles:  # the job waits for free resources
             raise _StoppedBeforeStart(number)
         name = signal.Signals(number).name
@@ -179,14 +181,23 @@ def launch(options: argparse.Namespace) -> int:
     # The first Ctrl-C, SIGTERM or notice stops the job gracefully, another one at once.
     with contextlib.closing(SignalInbox(stop)):
         try:
-            handles.append(backend.submit(job))
+            for losses in itertools.count(1):
+                handles.append(backend.submit(job))
+                outcome = _wait(handles[0], options.tensorboard, console)
+                if not outcome.is_machine_lost or losses > job.max_restarts:
+                    break
+                handles.clear()
+                if stops:
+                    break
+                console.say(
+                    f"{outcome.reason}: starting the job again ({losses} of "
+                    f"{job.max_restarts})"
+                )
         except _StoppedBeforeStart as stopped:
             [number] = stopped.args
             name = signal.Signals(number).name
             console.conclude(f"stopped by {name} before the start", is_failure=True)
             return exit_status_of(number)
-        try:
-            outcome = _wait(handles[0], options.tensorboard, console)
         except LaunchError as error:
             console.conclude(f"error: {error}", is_failure=True)
             return 1

@@ -28,6 +28,7 @@ class Outcome:
         unknown: Why the checkpoint is not known here, or None.
         spoilt: Which newer checkpoints are not good, and why, or None.
         restarts: The number of restarts.
+        is_machine_lost: Whether the job has failed because a machine is gone.
     """
 
     exit_status: int
@@ -40,6 +41,7 @@ class Outcome:
     unknown: str | None = None
     spoilt: str | None = None
     restarts: int = 0
+    is_machine_lost: bool = False
 
     def __str__(self) -> str:
         """Return the outcome as a text of several lines for the user."""
@@ -55,6 +57,7 @@ class Outcome:
 
     def _checkpoint_line(self) -> str:
         text = printable(newest_as_text(self.checkpoint, self.unknown, self.spoilt))
-        if self.checkpoint and not self.spoilt and self.exit_status in STOPPED:
+        can_go_on = self.exit_status in STOPPED or self.is_machine_lost
+        if self.checkpoint and not self.spoilt and can_go_on:
             return f"{text}; the same command goes on from there"
         return text

@@ -121,7 +121,7 @@ class Budget:
         if failure.is_final:
             return "not restarted, as a restart would end the same way"
         if failure.is_machine_lost:
-            return "give the same command again to go on, on the nodes that are left"
+            return "all tasks need new addresses"
         at = f" at step {failure.step}" if failure.step is not None else ""
         if failure.is_of_program and failure == self._last:
             return f"the same failure as the last time{at}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import functools
 import os
 import queue
@@ -342,20 +343,22 @@ class Supervisor:
         ending = self._state.ending
         if ending is None:
             return self._record.outcome(*self._verdict(seen))
-        states = self._state.tasks.values()
-        is_nan = any(state.failure.is_nan for state in states)
+        states = self._state.tasks
+        is_nan = any(state.failure.is_nan for state in states.values())
         until = now + (_NAN_SECS if is_nan else _LAST_SECS)
 
         def goes_on() -> bool:
             return not self._requests and self._clock() < until
 
-        return self._record.outcome(
+        outcome = self._record.outcome(
             ending.exit_status,
             ending.reason,
             ending.task,
             is_nan=is_nan,
             goes_on=None if self._state.is_hurried else goes_on,
         )
+        is_machine_lost = bool(ending.task and states[ending.task].last.is_machine_lost)
+        return dataclasses.replace(outcome, is_machine_lost=is_machine_lost)
 
     def _verdict(self, seen: JobStatus) -> tuple[int, str, Task | None]:
         """Return exit status, reason and failed task of a job that was not stopped."""

@@ -120,7 +120,9 @@ class RayTasks:
             slot.join(max(0.0, deadline - time.monotonic()))
         self._cluster.close()
         left = max((slot.ends_at for slot in slots), default=0.0) - time.monotonic()
-        time.sleep(max(0.0, left))
+        if left > 0.0:
+            self._console.say(f"waiting {left:.0f} s for tasks on a lost node to end")
+            time.sleep(left)
 
     def _hear(self, event: Event) -> None:
         """Forward an event, and end a job whose checkpoints Ray would remove."""
