@@ -52,6 +52,7 @@ SHORT_SECS = 0.02
 FEWEST_STEPS = 1000
 STEPS_PER_OP = 5
 _RAN = "steps run"
+_FIRST_STEPS = 16
 
 
 class CompletedRun(NamedTuple):
@@ -220,13 +221,18 @@ class _Loop:
         self._kept = Plan(session, plan.wanted, plan.flush, fused.kept)
         self._call = self._steps.run  # compiles, which takes longer than a run may
         self._total = 0  # complete steps of all runs
+        self._longest = _FIRST_STEPS
         session.run(fused.reset)
 
     def run(self, most: int, secs: float) -> CompletedRun:
-        """Run up to `most` steps, and begin none after `secs` seconds but the first."""
+        """Run up to `most` steps, and begin none after `secs` seconds but the first.
+
+        The loop has no clock but the wall clock, which may be set back meanwhile. So a
+        run has at most twice the steps of the longest one before.
+        """
         # A training may end at a fraction of a step (`steps=len(data) / batch_size`).
         # The step that passes it is the last one.
-        most = math.ceil(most)
+        most = math.ceil(min(most, 2 * self._longest))
         end = np.float64(time.time() + secs)
         try:
             *raw, steps = self._call(np.int32(most), end)
@@ -238,6 +244,7 @@ class _Loop:
             values = self._kept.run() if steps else None
             return CompletedRun(steps, values, errors.of_single_step(error, self._step))
         self._total += int(steps)
+        self._longest = max(self._longest, int(steps))
         return CompletedRun(int(steps), raw, None)
 
 

@@ -4,6 +4,7 @@ import logging
 import signal
 import threading
 import time
+import types
 
 import pytest
 import tensorflow as tf
@@ -238,6 +239,24 @@ def test_a_run_ends_by_the_clock_when_steps_become_slow():
             kinds.append(s.step_kind)
     assert kinds[-1] is StepKind.FUSED
     assert max(secs) < 2  # of 4,000 steps that take 40 s
+
+
+def test_a_clock_that_is_set_back_leaves_a_run_twice_the_steps_of_the_longest(
+    monkeypatch,
+):
+    longest, last = 16, 0
+    data = tf.data.Dataset.range(20_000)
+    number = tf1.data.make_one_shot_iterator(data).get_next()
+    step = step_of(number)
+    # The deadline of each run is an hour away from the clock that the graph reads.
+    ahead = types.SimpleNamespace(time=lambda: time.time() + 3600)
+    monkeypatch.setattr(idle_runs, "time", ahead)
+    with LoopSession(hooks=[train.StopAtStepHook(20_000)], steps_per_run="auto") as s:
+        while not s.should_stop():
+            steps = s.run([step, number])[1] + 1 - last
+            assert steps <= 2 * longest
+            longest, last = max(longest, steps), last + steps
+    assert longest > 1000
 
 
 def test_an_exception_during_a_run_leaves_hooks_that_have_counted_its_steps():
