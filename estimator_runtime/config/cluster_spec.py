@@ -15,6 +15,7 @@ from typing import Any
 from estimator_runtime.errors import ConfigError, ConfigTypeError
 
 _EXAMPLE = '{"chief": ["host0:2222"], "worker": ["host1:2222"]}'
+_LEADERS = ("chief", "master")
 
 
 class Cluster(Mapping[str, tuple[str, ...]]):
@@ -37,7 +38,8 @@ class Cluster(Mapping[str, tuple[str, ...]]):
 
         Raises:
             ConfigTypeError: If `jobs`, a job or an address has the wrong type.
-            ConfigError: If a job leaves out an index, or if no job has tasks.
+            ConfigError: If a job leaves out an index, if the job of the chief has no
+                tasks, or if no job has any.
         """
         if not isinstance(jobs, Mapping):
             raise ConfigTypeError(
@@ -128,6 +130,12 @@ def _addresses(job: object, tasks: Any) -> tuple[str, ...]:
         raise ConfigTypeError(
             f"TF_CONFIG: {field} is {shown(tasks)}, not a list of addresses; "
             'use one such as ["host:2222"]'
+        )
+    if not tasks and job in _LEADERS:
+        # TensorFlow looks only for the name: each task would wait for this one.
+        raise ConfigError(
+            f"TF_CONFIG: {field} is {shown(tasks)}, a job without tasks; "
+            "list its address, or leave the job out"
         )
     return tuple(tasks)
 

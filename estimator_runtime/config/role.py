@@ -110,7 +110,7 @@ def check_task(cluster: Cluster, task: Mapping[str, Any], *, required: bool) -> 
             "`cluster`, task_type `evaluator` is not supported. "
             "Rename the job 'master' to 'chief'"
         )
-    if task_type and task_type not in types:
+    if "type" in task and task_type not in types:
         raise ConfigError(
             f"TF_CONFIG: task.type is {shown(task_type)}, which is not a valid "
             f"task_type in this cluster; use one of {shown(types)}"
@@ -147,9 +147,8 @@ def check_index_in_job(cluster: Cluster, task_type: str, index: int) -> None:
     count = len(cluster[task_type])
     if index >= count:
         raise ConfigError(
-            f"TF_CONFIG: cluster[{shown(task_type)}] has {count}, so task.index "
-            f"{shown(index)} is not a valid task_id for task_type {task_type[:60]}; "
-            f"use {_usable(count)}"
+            f"TF_CONFIG: task.index is {shown(index)}, which is not a valid task_id "
+            f"for task_type {task_type[:60]} in this cluster; use {_usable(count)}"
         )
 
 

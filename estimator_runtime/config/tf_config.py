@@ -189,7 +189,7 @@ def parse(text: str) -> dict[str, Any]:
         reason = str(error).splitlines()[0]
         raise ConfigError(
             f"TF_CONFIG: not JSON ({reason}): {shown(text)}; "
-            f"use an object such as {_EXAMPLE}"
+            f"use an object such as {_EXAMPLE}, or unset it"
         ) from error
     if not isinstance(document, dict):
         raise ConfigError(

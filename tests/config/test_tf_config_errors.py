@@ -68,12 +68,12 @@ BAD_FORMS = [
     bad_text(
         "",
         "TF_CONFIG: not JSON (Expecting value: line 1 column 1 (char 0)): ''; "
-        f"use an object such as {EXAMPLE}",
+        f"use an object such as {EXAMPLE}, or unset it",
     ),
     bad_text(
         "chief",
         "TF_CONFIG: not JSON (Expecting value: line 1 column 1 (char 0)): 'chief'; "
-        f"use an object such as {EXAMPLE}",
+        f"use an object such as {EXAMPLE}, or unset it",
     ),
     bad_text(
         '{"cluster": {"chief": ["a:1"], "chief": ["b:1"]}}',
@@ -101,9 +101,14 @@ BAD_FORMS = [
         ConfigTypeError,
     ),
     bad_cluster(
-        {"chief": [], "worker": []},
-        "TF_CONFIG: cluster is {'chief': [], 'worker': []}, jobs without tasks only; "
+        {"ps": [], "worker": []},
+        "TF_CONFIG: cluster is {'ps': [], 'worker': []}, jobs without tasks only; "
         "list their addresses, or leave the cluster out",
+    ),
+    bad_cluster(
+        {"chief": [], "worker": ["h:1", "h:2"]},
+        "TF_CONFIG: cluster['chief'] is [], a job without tasks; "
+        "list its address, or leave the job out",
     ),
     bad_cluster(
         {"chief": ["h:1"], "worker": {"0": "h:2", "2": "h:3"}},
@@ -149,6 +154,14 @@ BAD_FORMS = [
         "TF_CONFIG: task.type is 'evaluator'. If `master` node exists in `cluster`, "
         "task_type `evaluator` is not supported. Rename the job 'master' to 'chief'",
     ),
+    *(
+        bad_task(
+            {"type": task_type, "index": 0},
+            f"TF_CONFIG: task.type is {task_type!r}, which is not a valid task_type in "
+            "this cluster; use one of ['chief', 'ps', 'worker', 'evaluator']",
+        )
+        for task_type in (0, [])
+    ),
     # The index of the task.
     bad_task(
         {"type": "worker"},
@@ -170,8 +183,8 @@ BAD_FORMS = [
     ),
     bad_index(
         "7",
-        "TF_CONFIG: cluster['worker'] has 3, so task.index 7 is not a valid task_id for "
-        "task_type worker; use 0 to 2",
+        "TF_CONFIG: task.index is 7, which is not a valid task_id for task_type worker "
+        "in this cluster; use 0 to 2",
     ),
     # A task without a cluster.
     bad_local_task(

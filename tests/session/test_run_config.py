@@ -227,6 +227,13 @@ def test_a_number_in_an_array_counts_as_that_number():
     assert (config.save_summary_steps, config.save_checkpoints_secs) == (5, 1.5)
 
 
+def test_a_number_of_numpys_counts_as_that_number():
+    config = er.RunConfig(steps_per_run=np.int64(8), keep_best=2, best_metric="loss")
+    config = config.replace(keep_best=np.int32(3))
+    assert (config.steps_per_run, config.keep_best) == (8, 3)
+    assert type(config.steps_per_run) is type(config.keep_best) is int
+
+
 @pytest.mark.parametrize("way", [er.RunConfig, er.RunConfig().replace])
 def test_a_path_object_becomes_a_string(way):
     assert way(model_dir=pathlib.Path("/models") / "a").model_dir == "/models/a"
