@@ -45,7 +45,8 @@ _TASK = """
 
 These properties are read-only. They come from TF_CONFIG; see [clusters](clusters.md).
 Under a multi-worker strategy, TensorFlow's coordinator assigns the task later. Until
-then all of them but `cluster_spec` describe a task that runs alone.
+then all of them but `cluster_spec` describe a task that runs alone, in the
+program's own config for good: [find the chief](clusters.md#how-a-job-ends).
 """
 _METHODS = """
 ## Methods

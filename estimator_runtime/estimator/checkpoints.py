@@ -11,6 +11,7 @@ then read it once more. So it is held until they are done.
 """
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable
 from typing import Any
@@ -25,6 +26,8 @@ from estimator_runtime.config import paths
 from estimator_runtime.config.paths import is_local
 from estimator_runtime.errors import ConfigError
 from estimator_runtime.tf_internals.sessions import graph_mode
+
+_logger = logging.getLogger(__name__)
 
 
 def hold(
@@ -120,3 +123,11 @@ def verify_newest(estimator: Any, max_steps: int | None) -> None:
     problem = checksums.problem(newest.prefix)
     if problem is not None:
         recovery.set_aside_latest(folder, problem)
+        return
+    _logger.warning(
+        "nothing to train: %s is at step %s, and max_steps is %s; to train on, give "
+        "more steps, or to start over, another model_dir",
+        folder,
+        newest.step,
+        max_steps,
+    )

@@ -1,4 +1,4 @@
-"""Estimators do not evaluate or predict with an untrained model beside a checkpoint."""
+"""What Estimators do with the checkpoints that they find in their folder."""
 
 import pytest
 import tensorflow as tf
@@ -15,7 +15,7 @@ READS = {
 
 
 def input_fn():
-    return tf.data.Dataset.from_tensors(([1.0], [1.0]))
+    return tf.data.Dataset.from_tensors(([1.0], [1.0])).repeat()
 
 
 def model_fn(features, labels, mode):
@@ -42,3 +42,15 @@ def test_a_checkpoint_that_tensorflow_does_not_find_is_an_error(tmp_path, read):
     state.unlink()
     with pytest.raises(CheckpointError, match="would be untrained"):
         read(estimator)
+
+
+def test_a_training_that_is_complete_says_so(tmp_path, caplog):
+    folder = str(tmp_path / "model")
+    told = (
+        f"nothing to train: {folder} is at step 3, and max_steps is 3; to train on, give "
+        "more steps, or to start over, another model_dir"
+    )
+    for max_steps in (2, 3, 3):
+        assert told not in caplog.messages
+        tf.estimator.Estimator(model_fn, folder).train(input_fn, max_steps=max_steps)
+    assert told in caplog.messages
