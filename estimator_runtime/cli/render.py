@@ -6,7 +6,8 @@ import argparse
 import os
 import re
 
-from estimator_runtime.cli import run, run_flags
+from estimator_runtime.cli import run_flags
+from estimator_runtime.cli.job import job_of
 from estimator_runtime.cli.parser import NAME, Parser, add_program
 
 _NO_NAME = "job"
@@ -76,7 +77,7 @@ def render(options: argparse.Namespace) -> tuple[str, int]:
     """
     from estimator_runtime.launch.backends import kubernetes
 
-    job = run.job_of(options)
+    job = job_of(options)
     name = options.name or _name_of(options.program[0])
     renderer = kubernetes.KubernetesRenderer(
         image=options.image,

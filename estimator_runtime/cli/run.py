@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import functools
 import itertools
 import os
 import signal
-import time
 from collections.abc import Callable, Sequence
-from types import FrameType
-from typing import TYPE_CHECKING, Any
 
 from estimator_runtime import install, reporting
 from estimator_runtime.cli import run_flags, script
+from estimator_runtime.cli.job import launch
 from estimator_runtime.cli.parser import (
     EXIT_STATUSES,
     NAME,
@@ -25,28 +22,14 @@ from estimator_runtime.cli.parser import (
 from estimator_runtime.config import proxies
 from estimator_runtime.config import tf1_mode as mode
 from estimator_runtime.config.options import parse_switch
-from estimator_runtime.config.role import TaskType
 from estimator_runtime.config.tf_config import check_form, task_name
-from estimator_runtime.errors import LaunchError, UsageError
 from estimator_runtime.output import json_log, log_filter, tensorboard
-from estimator_runtime.output.tensorboard import Dashboard
 from estimator_runtime.patching import patch
 from estimator_runtime.patching.injection import garbage_collector
 from estimator_runtime.patching.table import PROGRAM_SESSION
-from estimator_runtime.signals.inbox import NOTICES, SignalInbox, StopRequests
-
-if TYPE_CHECKING:
-    from estimator_runtime.launch import Job, JobHandle, Outcome
-    from estimator_runtime.launch.terminal.console import Console
 
 STOCK_SESSION = "ESTIMATOR_RUNTIME_STOCK_SESSION"
 _KEEP_STOCK = "to keep TensorFlow's tf.compat.v1.train.MonitoredTrainingSession"
-_POLL_SECS = 0.5
-# The options that are fields of a `Job`. `render` has some of them.
-_OF_JOB = (
-    *("max_restarts", "refill_restarts_secs", "heartbeat_timeout_secs"),
-    *("evaluation_timeout_secs", "log_dir"),
-)
 
 
 def add_to(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -150,158 +133,3 @@ def _run_here(run: Callable[[], int]) -> int:
     if is_held_up:
         script.end(status)
     return status
-
-
-def launch(options: argparse.Namespace) -> int:
-    """Run the program as a cluster, wait for its end, and return the exit status.
-
-    Raises:
-        UsageError: If the options of `run` define no valid job; see `job_of`.
-        ConfigError: If the job cannot be started.
-    """
-    from estimator_runtime.launch import get_backend
-    from estimator_runtime.launch.terminal.console import Console
-
-    job = job_of(options)
-    console = Console(as_json=options.log_format == "json")
-    backend = get_backend(options.backend, console=console, **_backend_options(options))
-    handles: list[JobHandle] = []  # the job that runs, if one does
-    requests = StopRequests()
-    stops: list[int] = []
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        if not requests.take(number, time.monotonic()):
-            return
-        stops.append(number)
-        if not handles:  # the job waits for free resources
-            raise _StoppedBeforeStart(number)
-        name = signal.Signals(number).name
-        handles[0].cancel(exit_status_of(number), f"the job was stopped by {name}")
-
-    # The first Ctrl-C, SIGTERM or notice stops the job gracefully, another one at once.
-    with contextlib.closing(SignalInbox(stop)):
-        try:
-            for losses in itertools.count(1):
-                handles.append(backend.submit(job))
-                outcome = _wait(handles[0], options.tensorboard, console)
-                if not outcome.is_machine_lost or losses > job.max_restarts:
-                    break
-                handles.clear()
-                if stops:
-                    break
-                console.say(
-                    f"{outcome.reason}: starting the job again ({losses} of "
-                    f"{job.max_restarts})"
-                )
-        except _StoppedBeforeStart as stopped:
-            [number] = stopped.args
-            name = signal.Signals(number).name
-            console.conclude(f"stopped by {name} before the start", is_failure=True)
-            return exit_status_of(number)
-        except LaunchError as error:
-            console.conclude(f"error: {error}", is_failure=True)
-            return 1
-        console.conclude(str(outcome), is_failure=bool(outcome.exit_status))
-        return outcome.exit_status
-
-
-class _StoppedBeforeStart(BaseException):
-    """A signal, whose number is the argument, has come before a job was started."""
-
-
-def _wait(handle: JobHandle, port: int | str | None, console: Console) -> Outcome:
-    """Wait for the end of a job, and start TensorBoard once its folder is known."""
-    with contextlib.ExitStack() as stack:
-        while not handle.has_ended(_POLL_SECS):
-            folder = handle.model_dir()
-            if port is not None and folder is not None:
-                dashboard = Dashboard.started(folder, port, console.say)
-                port = None
-                if dashboard is not None:
-                    stack.callback(dashboard.close)
-        if port is not None:
-            console.say(
-                "TensorBoard was not started: no task has said in time which its model "
-                "directory is, as tf.estimator.train_and_evaluate does"
-            )
-        return handle.wait()
-
-
-def _backend_options(options: argparse.Namespace) -> dict[str, Any]:
-    if options.backend == "local":
-        return {
-            "warm": not options.cold,
-            "private_network": bool(options.private_network),
-            "gpus_per_worker": options.gpus_per_worker,
-        }
-    if options.backend != "ray":
-        return {}
-    return {
-        "address": options.ray_address or "auto",
-        "placement": options.placement or "spread",
-        "placement_timeout_secs": options.placement_timeout_secs,
-        "working_dir": options.working_dir,
-    }
-
-
-def job_of(options: argparse.Namespace) -> Job:
-    """Return the job that the options of `run` or `render` define.
-
-    Raises:
-        UsageError: If no task would train, or if the script is not in the folder that
-            is copied to the nodes.
-        ConfigError: If a value is invalid.
-    """
-    from estimator_runtime.launch import Job, Resources
-
-    replicas = {
-        TaskType.CHIEF: 0 if options.no_chief else 1,
-        TaskType.WORKER: options.workers or 0,
-        TaskType.PS: options.ps or 0,
-        TaskType.EVALUATOR: int(bool(options.evaluator)),
-    }
-    if options.no_chief and not options.workers:
-        raise UsageError(
-            "--no-chief without workers leaves nobody to train; add --workers N, or "
-            "leave out --no-chief"
-        )
-    trainer = Resources(
-        cpus=_given(options.cpus_per_worker, 1), gpus=_given(options.gpus_per_worker, 0)
-    )
-    resources = {
-        TaskType.CHIEF: trainer,
-        TaskType.WORKER: trainer,
-        TaskType.PS: Resources(cpus=_given(options.cpus_per_ps, 1)),
-        TaskType.EVALUATOR: Resources(cpus=trainer.cpus),
-    }
-    program, *arguments = options.program
-    working_dir = getattr(options, "working_dir", None)
-    if working_dir is not None and not options.is_module:
-        program = _in_copy(program, working_dir)
-    command = (*(["-m"] if options.is_module else []), "--", program, *arguments)
-    given = {
-        name: value
-        for name in _OF_JOB
-        if (value := getattr(options, name, None)) is not None
-    }
-    return Job(command=command, replicas=replicas, resources=resources, **given)
-
-
-def _given(value: float | None, default: float) -> float:
-    return default if value is None else value
-
-
-def _in_copy(script: str, folder: str) -> str:
-    """Return the path of a script relative to the folder that is copied."""
-    path = os.path.relpath(os.path.realpath(script), os.path.realpath(folder))
-    if path.startswith(os.pardir + os.sep):
-        raise UsageError(
-            f"script {script!r} is not in --working-dir {folder!r}, which is copied to "
-            "the nodes; name a folder that has it"
-        )
-    return path
-
-
-def exit_status_of(number: int) -> int:
-    """Return the exit status of a job that a signal ended; notices count as SIGTERM."""
-    return 128 + (signal.SIGTERM if number in NOTICES else number)
