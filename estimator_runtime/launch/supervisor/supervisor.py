@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.outcome import EVALUATION_FAILED, Outcome
-from estimator_runtime.launch.supervisor import actions, policies, stop_policies
+from estimator_runtime.launch.supervisor import actions, policies
 from estimator_runtime.launch.supervisor.actions import Action, Fail
 from estimator_runtime.launch.supervisor.file_worker import FileWorker
 from estimator_runtime.launch.supervisor.log import START_MARK
@@ -211,7 +211,7 @@ class Supervisor:
             if self._state.ending is None:
                 self._execute(policy(self._state, now))
         if self._state.ending is not None:
-            for policy in stop_policies.IN_STOP:
+            for policy in policies.IN_STOP:
                 self._execute(policy(self._state, now))
 
     def _look_for_last_checkpoint(self, now: float) -> None:
@@ -318,7 +318,7 @@ class Supervisor:
         """Stop the job, unless it is stopping already."""
         if self._state.ending is None:
             self._state.ending = action
-            self._execute(stop_policies.stop_in_order(self._state, self._clock()))
+            self._execute(policies.stop_in_order(self._state, self._clock()))
 
     def _start(self, action: actions.Start) -> None:
         for task in action.tasks:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from estimator_runtime.launch.supervisor import policies, stop_policies
+from estimator_runtime.launch.supervisor import policies
 from estimator_runtime.launch.supervisor.actions import (
     Fail,
     GiveUp,
@@ -38,7 +38,7 @@ def _stop(job, **how):
     job.ending = Fail("told to", 143, **how)
 
     def stop():
-        actions = list(stop_policies.stop_in_order(job, 0.0))
+        actions = list(policies.stop_in_order(job, 0.0))
         for each in actions:
             state = job.tasks[each.task]
             if isinstance(each, Kill):
@@ -89,14 +89,14 @@ def test_who_does_not_end_by_its_deadline_is_killed_and_given_up_in_the_end(job_
     job, tasks = job_of(replicas={"chief": 1})
     chief = tasks["chief"]
     chief.stop(0.0, 30.0)
-    assert list(stop_policies.kill_overdue(job, 29.0)) == []
-    assert list(stop_policies.kill_overdue(job, 30.0)) == [
+    assert list(policies.kill_overdue(job, 29.0)) == []
+    assert list(policies.kill_overdue(job, 30.0)) == [
         Say("chief did not end within 30 s: killing it"),
         Kill(chief.task),
     ]
     chief.kill(30.0)
-    assert list(stop_policies.give_up_unkillable(job, 44.0)) == []
-    assert list(stop_policies.give_up_unkillable(job, 45.0)) == [GiveUp(chief.task)]
+    assert list(policies.give_up_unkillable(job, 44.0)) == []
+    assert list(policies.give_up_unkillable(job, 45.0)) == [GiveUp(chief.task)]
 
 
 # Starts and restarts.
