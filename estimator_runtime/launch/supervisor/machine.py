@@ -361,6 +361,4 @@ class JobState:
 
     def restarts_with_gang(self, state: TaskState) -> bool:
         """Return whether a task that has ended is restarted because others are."""
-        is_in_gang = self.job.is_gang and state.task in self.job.trainers
-        waits = any(it.phase is TaskPhase.WAITING for it in self.trainers)
-        return is_in_gang and waits
+        return any(it.phase is TaskPhase.WAITING for it in self.gang(state))

@@ -204,12 +204,10 @@ def _fail(job: JobState, state: TaskState, why: str) -> Iterator[Action]:
 
 def start_those_due(job: JobState, now: float) -> Iterator[Action]:
     """Start the tasks that wait and are due: a gang together."""
-    waiting = [it for it in job.tasks.values() if it.phase is TaskPhase.WAITING]
-    gangs = {tuple(it.task for it in job.gang(state)): None for state in waiting}
-    for gang in gangs:
-        states = [job.tasks[task] for task in gang]
-        if all(it in waiting and it.start_at <= now for it in states):
-            yield Start(gang)
+    for state in job.tasks.values():
+        gang = job.gang(state)
+        if all(it.phase is TaskPhase.WAITING and it.start_at <= now for it in gang):
+            yield Start(state.task)
 
 
 def end_silent_tasks(job: JobState, now: float) -> Iterator[Action]:

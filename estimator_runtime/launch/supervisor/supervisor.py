@@ -14,6 +14,7 @@ import os
 import queue
 import signal
 import time
+import uuid
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,7 @@ from estimator_runtime.launch.task import (
     Working,
 )
 from estimator_runtime.launch.terminal.job_status import JobMetrics, JobStatus
+from estimator_runtime.reporting import JOB_VARIABLE
 
 if TYPE_CHECKING:
     from estimator_runtime.launch.job_file import JobFile
@@ -83,7 +85,8 @@ class Supervisor:
         self._metrics_file = FileWorker("the file of --metrics", self._console.say)
         self._status = Status(self._state, self._record)
         self._events = Events()
-        screen.open([str(task) for task in job.tasks])
+        self._id = uuid.uuid4().hex
+        self._console.introduce([str(task) for task in job.tasks])
         # Requests to cancel, each an exit status and a reason; other threads append.
         self._requests: collections.deque[tuple[int, str]] = collections.deque()
         self._said: set[object] = set()  # the keys of lines that are told only once
@@ -279,16 +282,22 @@ class Supervisor:
                     self._say(action)
                 case Fail():
                     self._fail(action)
-                case actions.Start():
-                    self._start(action)
                 case _:
                     self._execute_for(self._state.tasks[action.task], action)
 
     def _execute_for(self, state: TaskState, action: Action) -> None:
         now = self._clock()
         match action:
+            case actions.Start():
+                self._record.logs.of[state.task].start_run()
+                run, job = state.start(now), self._state.job
+                environ = job.environ_of(state.task, self._cluster)
+                self._tasks.start(run, {**environ, JOB_VARIABLE: self._id})
             case actions.Restart():
-                self._restart(state, action)
+                if action.is_charged:
+                    state.budget.spend(state.failure)
+                    self._record.restarts += 1
+                state.restart(action.at)
             case actions.Terminate():
                 state.stop(now, action.grace_secs)
                 if action.is_signalled:
@@ -319,19 +328,6 @@ class Supervisor:
         if self._state.ending is None:
             self._state.ending = action
             self._execute(policies.stop_in_order(self._state, self._clock()))
-
-    def _start(self, action: actions.Start) -> None:
-        for task in action.tasks:
-            self._record.logs.of[task].start_run()
-        for task in action.tasks:
-            run = self._state.tasks[task].start(self._clock())
-            self._tasks.start(run, self._state.job.environ_of(task, self._cluster))
-
-    def _restart(self, state: TaskState, action: actions.Restart) -> None:
-        if action.is_charged:
-            state.budget.spend(state.failure)
-            self._record.restarts += 1
-        state.restart(action.at)
 
     # The end.
 

@@ -82,10 +82,6 @@ class Screen:
         self._shown_at: float | None = None
         self._step = 0
 
-    def open(self, names: Sequence[str]) -> None:
-        """Start to show a job with tasks of these names."""
-        self.console.introduce(names)
-
     def write(self, task: Task, line: str, is_error: bool) -> None:
         """Show a line of a task.
 

@@ -48,7 +48,7 @@ def _screen(stream=None, **settings):
     """Return (a screen, the stream that it writes to)."""
     stream = stream or io.StringIO()
     screen = Screen(Console(stream, stream), DisplaySettings(**settings))
-    screen.open(["chief"])
+    screen.console.introduce(["chief"])
     return screen, stream
 
 

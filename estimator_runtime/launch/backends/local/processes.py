@@ -10,7 +10,6 @@ import socket
 import subprocess
 import threading
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
@@ -34,7 +33,6 @@ from estimator_runtime.launch.task import (
 )
 from estimator_runtime.output import log_filter
 from estimator_runtime.patching.injection.children import helper_command
-from estimator_runtime.reporting import JOB_VARIABLE
 from estimator_runtime.signals.inbox import STOP_SIGNALS
 
 _HOST = "127.0.0.1"
@@ -100,6 +98,9 @@ class Processes:
         )
         with theirs:
             theirs.set_inheritable(True)
+            # The user follows the output, so what a task prints must not be buffered.
+            environ = {**os.environ, **self._job.env, "PYTHONUNBUFFERED": "1"}
+            log_filter.set_native_level(environ)
             # Blocked until the fork server ignores them: they are for the launcher.
             before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
             try:
@@ -111,7 +112,7 @@ class Processes:
                         "private" if self._private_network else "shared",
                         *("run", *self._job.command),
                     ),
-                    env=self._environ(),
+                    env=environ,
                     stdin=subprocess.DEVNULL,
                     stderr=subprocess.PIPE if self._hear_fork_server else None,
                     pass_fds=[theirs.fileno()],
@@ -242,17 +243,6 @@ class Processes:
             self._reader.close(_CLOSE_SECS)
         self._connection.close()
         self._ports.close()
-
-    def _environ(self) -> dict[str, str]:
-        """Return the environment of the fork server and its tasks."""
-        environ = {**os.environ, **self._job.env}
-        log_filter.set_native_level(environ)
-        return {
-            **environ,
-            JOB_VARIABLE: uuid.uuid4().hex,
-            # The user follows the output, so what a task prints must not be buffered.
-            "PYTHONUNBUFFERED": "1",
-        }
 
 
 def _forward_lines(stream: IO[bytes], hear: Callable[[str], None]) -> None:

@@ -4,7 +4,6 @@ import collections
 import functools
 import threading
 import time
-import uuid
 from collections.abc import Callable, Collection
 
 from ray.exceptions import RayError
@@ -17,7 +16,6 @@ from estimator_runtime.launch.backends.ray.slot import RayWaits, Slot
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.task import Event, Events, Lost, Reported, Run, Task
 from estimator_runtime.launch.terminal.console import Console
-from estimator_runtime.reporting import JOB_VARIABLE
 
 _POLL_SECS = 0.5
 # Part of the path of the copy that Ray makes of --working-dir on each node.
@@ -43,7 +41,6 @@ class RayTasks:
     ) -> None:
         self._job, self._cluster, self._console = job, cluster, console
         self._waits = waits or RayWaits()
-        self._id = uuid.uuid4().hex
         self._closing = threading.Event()
         self._slots: dict[Task, Slot] = {}  # from `open` on
 
@@ -93,9 +90,9 @@ class RayTasks:
 
     def start(self, run: Run, environ: dict[str, str]) -> None:
         """Start a run of a task, with a new actor if the last one is gone."""
-        environ = {**environ, JOB_VARIABLE: self._id}
         if not self._job.resources_of(run.task).gpus:
-            environ["CUDA_VISIBLE_DEVICES"] = ""  # else Ray keeps the value of the node
+            # Else Ray keeps the value of the node.
+            environ = {**environ, "CUDA_VISIBLE_DEVICES": ""}
         self._slots[run.task].start(run, environ)
 
     def signal(self, run: Run, number: int) -> None:
