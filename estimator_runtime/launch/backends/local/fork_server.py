@@ -20,6 +20,7 @@ import fcntl
 import importlib.metadata
 import json
 import os
+import pathlib
 import selectors
 import signal
 import socket
@@ -340,8 +341,19 @@ def _enter_private_network() -> None:
     Raises:
         LaunchError: If the kernel does not allow it.
     """
+    user, group = os.geteuid(), os.getegid()
+    proc = pathlib.Path("/proc/self")
     try:
-        _enter_namespace()
+        try:
+            # Root may do this, and then keeps all rights.
+            process_tree.call_libc("unshare", _CLONE_NEWNET)
+        except PermissionError:
+            process_tree.call_libc("unshare", _CLONE_NEWUSER | _CLONE_NEWNET)
+            with contextlib.suppress(FileNotFoundError):
+                (proc / "setgroups").write_text("deny")
+            (proc / "uid_map").write_text(f"{user} {user} 1")
+            (proc / "gid_map").write_text(f"{group} {group} 1")
+        _bring_loopback_up()
     except OSError as error:
         raise LaunchError(
             "--private-network: the kernel does not allow a private network here "
@@ -350,27 +362,10 @@ def _enter_private_network() -> None:
         ) from error
 
 
-def _enter_namespace() -> None:
-    """Enter a network namespace, and bring its loopback interface up."""
-    user, group = os.geteuid(), os.getegid()
-    try:
-        process_tree.call_libc(
-            "unshare", _CLONE_NEWNET
-        )  # root may do this, and then keeps all rights
-    except PermissionError:
-        process_tree.call_libc("unshare", _CLONE_NEWUSER | _CLONE_NEWNET)
-        with contextlib.suppress(FileNotFoundError):
-            _write_to_proc("setgroups", "deny")
-        _write_to_proc("uid_map", f"{user} {user} 1")
-        _write_to_proc("gid_map", f"{group} {group} 1")
+def _bring_loopback_up() -> None:
     with socket.socket() as any_socket:
         request = struct.pack(_IFREQ, b"lo", 0)
         answer = fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request)
         _, flags = struct.unpack(_IFREQ, answer)
         request = struct.pack(_IFREQ, b"lo", flags | _IFF_UP)
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, request)
-
-
-def _write_to_proc(name: str, text: str) -> None:
-    with open(f"/proc/self/{name}", "w") as file:
-        file.write(text)

@@ -169,7 +169,7 @@ class Processes:
         """Take a free port for each task, and hold it for as long as the job runs."""
         jobs: collections.defaultdict[str, list[str]] = collections.defaultdict(list)
         try:
-            ports = self._ports.take(len(addressed))
+            ports = [self._ports.hold() for _ in addressed]
         except OSError as error:
             raise LaunchError(
                 f"no port can be reserved for each of {len(addressed)} tasks: "
