@@ -230,6 +230,14 @@ class TaskState:
         return self.last.report
 
     @property
+    def step(self) -> int | None:
+        """The last step that the last run reported, or None."""
+        # That of an evaluator is that of the checkpoint that it evaluated last.
+        evaluated = self.report.get("metrics", {}).get("global_step")
+        step = self.report.get("step", evaluated)
+        return None if step is None else int(step)
+
+    @property
     def is_done(self) -> bool:
         """Whether it has succeeded, or is a released parameter server."""
         is_served = self.is_server and self._phase is TaskPhase.RELEASED
@@ -251,13 +259,10 @@ class TaskState:
     @property
     def failure(self) -> Failure:
         """Why its last run failed."""
-        # The step of an evaluator is that of the checkpoint that it evaluated last.
-        evaluated = self.report.get("metrics", {}).get("global_step")
-        step = self.report.get("step", evaluated)
         return Failure(
             status=self.last.status or 0,
             error=tuple(self.report.get("error", ())),
-            step=None if step is None else int(step),
+            step=self.step,
             is_machine_lost=self.last.is_machine_lost,
         )
 

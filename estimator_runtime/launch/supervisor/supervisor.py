@@ -248,16 +248,15 @@ class Supervisor:
 
         What the leader reports is progress of each ps too, which takes no steps.
         """
-        report = state.report
-        step = report.get("step", report.get("metrics", {}).get("global_step"))
+        step = state.step
         if step is None:
             return
-        folder = report.get("model_dir") or report.get("checkpoint_dir")
+        folder = state.report.get("model_dir") or state.report.get("checkpoint_dir")
         credited = [state]
         if state is self._state.leader:
             credited += [it for it in self._state.tasks.values() if it.is_server]
         for each in credited:
-            each.budget.advance(folder, int(step), now)
+            each.budget.advance(folder, step, now)
 
     def _handle_cancels(self) -> None:
         while self._requests:
