@@ -31,12 +31,9 @@ class Task:
     index: int
 
     def __str__(self) -> str:
-        return self.type if self.is_single else f"{self.type} {self.index}"
-
-    @property
-    def is_single(self) -> bool:
-        """Whether a job has only one task of this type."""
-        return self.type in ("chief", "evaluator")
+        # A job has only one task of these types.
+        is_single = self.type in ("chief", "evaluator")
+        return self.type if is_single else f"{self.type} {self.index}"
 
     @property
     def file_name(self) -> str:
