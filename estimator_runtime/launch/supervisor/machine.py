@@ -15,7 +15,7 @@ from typing import Any
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.supervisor.actions import Fail
-from estimator_runtime.launch.supervisor.restart_policy import Budget, Failure
+from estimator_runtime.launch.supervisor.restart_policy import STOPPED, Budget, Failure
 from estimator_runtime.launch.task import Run, Task
 
 _SIGNS_OF_TRAINING = frozenset(
@@ -284,7 +284,7 @@ class TaskState:
                 "error propagate, or exit with another status)"
             )
         if failure.is_stop:
-            return f"was stopped by {failure.stopped_by}"
+            return f"was stopped by {STOPPED[failure.status]}"
         if failure.error_name and status:
             return f"ended with {failure.error_name} (exit status {status})"
         return f"ended with exit status {status}"

@@ -63,12 +63,7 @@ class Failure:
     @property
     def is_stop(self) -> bool:
         """Whether a signal told the run to stop, and it stopped in an orderly way."""
-        return self.stopped_by is not None
-
-    @property
-    def stopped_by(self) -> str | None:
-        """The name of the signal after which the run stopped in order, or None."""
-        return STOPPED.get(self.status)
+        return self.status in STOPPED
 
     @property
     def error_name(self) -> str:
