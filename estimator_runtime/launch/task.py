@@ -8,10 +8,8 @@ import dataclasses
 import json
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
-
-from estimator_runtime.config.cluster_spec import Cluster
 
 # Limit for the lines in the queue, in characters, and what an event adds to its line.
 _MAX_WAITING = 1 << 20
@@ -130,7 +128,7 @@ class Tasks(Protocol):
             LaunchError: If no task can be started.
         """
 
-    def place(self, addressed: tuple[Task, ...]) -> Cluster:
+    def place(self, addressed: tuple[Task, ...]) -> Mapping[Task, str]:
         """Return an address for every task, on which the task can listen once started.
 
         Args:

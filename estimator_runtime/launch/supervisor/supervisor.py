@@ -10,15 +10,15 @@ import collections
 import contextlib
 import dataclasses
 import functools
+import math
 import os
 import queue
 import signal
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.outcome import EVALUATION_FAILED, Outcome
 from estimator_runtime.launch.supervisor import actions, policies
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from estimator_runtime.launch.terminal.screen import Screen
 
 _TICK_SECS = 0.2
+# How often the progress is shown.
+_PUBLISH_SECS = 1.0
 # How long the last look at the checkpoints of a job that has failed may take.
 _LAST_SECS = 15.0
 # The same if it has to find one without NaN, which takes minutes for a large one.
@@ -80,7 +82,7 @@ class Supervisor:
         self._console = screen.console
         self._state = JobState(job, _initial(job))
         self._record = Record(job, self._console.say)
-        self._cluster = Cluster()
+        self._addresses: Mapping[Task, str] = {}
         self._metrics = JobMetrics.of(job, os.environ)
         self._metrics_file = FileWorker("the file of --metrics", self._console.say)
         self._status = Status(self._state, self._record)
@@ -90,7 +92,7 @@ class Supervisor:
         # Requests to cancel, each an exit status and a reason; other threads append.
         self._requests: collections.deque[tuple[int, str]] = collections.deque()
         self._said: set[object] = set()  # the keys of lines that are told only once
-        self._last_tick = clock()
+        self._last_tick, self._published_at = clock(), -math.inf
 
     def model_dir(self) -> str | None:
         """Return the model directory; None until a task has reported it."""
@@ -112,9 +114,9 @@ class Supervisor:
             self._fail_for(self._record.problem())  # of the log folder
             if self._state.ending is None:
                 # Before the import of TensorFlow, which takes seconds.
-                self._publish(self._status.now(self._clock()), self._clock())
+                self._publish(self._clock())
                 self._tasks.open(self._events, lambda: bool(self._requests))
-                self._cluster = self._tasks.place(self._state.job.addressed)
+                self._addresses = self._tasks.place(self._state.job.addressed)
             # Starts the tasks that are due, unless the job has been cancelled by now.
             self._tick(self._clock())
             while not self._state.is_over:
@@ -202,9 +204,8 @@ class Supervisor:
         self._record.check(now)
         self._metrics_file.check(now)
         self._fail_for(self._record.problem())
-        seen = self._status.poll(now)
-        if seen is not None:
-            self._publish(seen, now)
+        if now - self._published_at >= _PUBLISH_SECS:
+            self._publish(now)
         self._ask_policies(now)
 
     def _ask_policies(self, now: float) -> None:
@@ -227,13 +228,16 @@ class Supervisor:
         if job.missing is None:
             job.completed_at = now
 
-    def _publish(self, seen: JobStatus, now: float) -> None:
+    def _publish(self, now: float) -> JobStatus:
+        """Show the progress of the job, and return it."""
+        self._published_at, seen = now, self._status.now(now)
         self._screen.show(seen, now)
         if self._job_file is not None:
             self._job_file.write(seen)
         if self._metrics is not None:
             write = functools.partial(self._metrics.write, seen)
             self._metrics_file.put("progress", write)
+        return seen
 
     def _log_start(self, state: TaskState, pid: int) -> None:
         """Log, on the screen and in the task's log, the process of a new run."""
@@ -290,7 +294,7 @@ class Supervisor:
             case actions.Start():
                 self._record.logs.of[state.task].start_run()
                 run, job = state.start(now), self._state.job
-                environ = job.environ_of(state.task, self._cluster)
+                environ = job.environ_of(state.task, self._addresses)
                 self._tasks.start(run, {**environ, JOB_VARIABLE: self._id})
             case actions.Restart():
                 if action.is_charged:
@@ -333,8 +337,7 @@ class Supervisor:
     def _conclude(self) -> Outcome:
         """Return the final outcome of the job."""
         now = self._clock()
-        seen = self._status.now(now)
-        self._publish(seen, now)
+        seen = self._publish(now)
         ending = self._state.ending
         if ending is None:
             return self._record.outcome(*self._verdict(seen))

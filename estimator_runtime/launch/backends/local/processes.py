@@ -1,6 +1,5 @@
 """Tasks as children of one fork server on this machine, and what their pipes say."""
 
-import collections
 import contextlib
 import json
 import os
@@ -14,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from estimator_runtime import threads
-from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.config.waits import IMPORT_SECS
 from estimator_runtime.errors import LaunchError
 from estimator_runtime.launch.backends.local import process_tree
@@ -165,19 +163,15 @@ class Processes:
                 )
         return b""
 
-    def place(self, addressed: Sequence[Task]) -> Cluster:
+    def place(self, addressed: Sequence[Task]) -> dict[Task, str]:
         """Take a free port for each task, and hold it for as long as the job runs."""
-        jobs: collections.defaultdict[str, list[str]] = collections.defaultdict(list)
         try:
-            ports = [self._ports.hold() for _ in addressed]
+            return {task: f"{_HOST}:{self._ports.hold()}" for task in addressed}
         except OSError as error:
             raise LaunchError(
                 f"no port can be reserved for each of {len(addressed)} tasks: "
                 f"{error.strerror or error}; end other servers, or start fewer tasks"
             ) from error
-        for task, port in zip(addressed, ports, strict=True):
-            jobs[task.type].append(f"{_HOST}:{port}")
-        return Cluster(jobs)
 
     def start(self, run: Run, environ: dict[str, str]) -> None:
         """Request a new task from the fork server; see `Tasks.start`."""

@@ -1,6 +1,5 @@
 """Tasks as children of actors on the nodes of a Ray cluster; see `task.Tasks`."""
 
-import collections
 import functools
 import threading
 import time
@@ -8,7 +7,6 @@ from collections.abc import Callable, Collection
 
 from ray.exceptions import RayError
 
-from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.errors import LaunchError
 from estimator_runtime.launch.backends.ray.cluster import RayCluster
 from estimator_runtime.launch.backends.ray.errors import brief
@@ -60,7 +58,7 @@ class RayTasks:
             for index, task in enumerate(self._job.tasks)
         }
 
-    def place(self, addressed: Collection[Task]) -> Cluster:
+    def place(self, addressed: Collection[Task]) -> dict[Task, str]:
         """Assign an address to every task; see `Tasks.place`."""
         answers = {
             slot: slot.fill().where.remote(task in addressed)
@@ -69,13 +67,13 @@ class RayTasks:
         until = time.monotonic() + self._waits.actors_secs
         while self._cluster.wait(list(answers.values()), _POLL_SECS):
             if self._is_cancelled():
-                return Cluster()
+                return {}
             if time.monotonic() >= until:
                 raise LaunchError(
                     "Ray has not started an actor for each task in time; its logs on "
                     "the nodes may say why"
                 )
-        jobs: collections.defaultdict[str, list[str]] = collections.defaultdict(list)
+        addresses = {}
         for slot, answer in answers.items():
             try:
                 slot.node_id, node, slot.port = self._cluster.get(answer, _POLL_SECS)
@@ -85,8 +83,8 @@ class RayTasks:
             self._console.say(f"{slot.task} is on node {node}")
             if slot.port is not None:
                 host = f"[{node}]" if ":" in node else node
-                jobs[slot.task.type].append(f"{host}:{slot.port}")
-        return Cluster(jobs)
+                addresses[slot.task] = f"{host}:{slot.port}"
+        return addresses
 
     def start(self, run: Run, environ: dict[str, str]) -> None:
         """Start a run of a task, with a new actor if the last one is gone."""
