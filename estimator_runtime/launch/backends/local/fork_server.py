@@ -40,7 +40,6 @@ from estimator_runtime.signals.inbox import STOP_SIGNALS, SignalInbox
 # The size of a request, whose TF_CONFIG lists every task. The default buffer of a
 # socket is larger.
 _MAX_MESSAGE = 131072
-_STDOUT_STDERR = (1, 2)
 # Of <sched.h>, <linux/sockios.h> and <net/if.h>.
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
@@ -305,10 +304,10 @@ def _become_task(fds: Sequence[int], environ: Mapping[str, str]) -> None:
     """Set up the pipes, the variables and the signal handlers of a task."""
     stdout, stderr, reports = fds
     with open(os.devnull, "rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
-    for fd, target in zip((stdout, stderr), _STDOUT_STDERR, strict=True):
-        os.dup2(fd, target)
-        os.close(fd)
+        for target, fd in enumerate((nothing.fileno(), stdout, stderr)):
+            os.dup2(fd, target)
+    os.close(stdout)
+    os.close(stderr)
     pipe = f"{os.getpid()}:/proc/{os.getppid()}/fd/{reports}"
     os.environ.update(environ, **{reporting.VARIABLE: pipe})
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -45,8 +45,6 @@ _ASK_SECS = 0.2
 # More than a pipe holds, and how long it may take to read that. Once a task has ended,
 # only so much is read, because another process may go on writing to its pipe.
 _LAST_BYTES, _LAST_SECS = 1 << 21, 5.0
-# The interval between two checks whether there is room for lines again.
-_WAIT_SECS = 0.05
 # The interval between two checks whether a task without reports uses the CPU.
 _CHECK_SECS = 2.0
 # A task that uses this fraction of one core counts as working. On a busy machine with
@@ -308,8 +306,7 @@ class _Pipes:
                 left -= len(line) if self._has_ended.is_set() else 0
 
     def _output(self, line: bytes, is_error: bool = False) -> None:
-        while not self._events.takes_lines() and not self._has_ended.is_set():
-            self._has_ended.wait(_WAIT_SECS)
+        self._events.wait_for_room(self._has_ended)
         text = line.decode(errors="replace").rstrip("\r")
         self._events.put(Output(run=self.run, line=text, is_error=is_error))
 

@@ -1,6 +1,5 @@
 """Tasks as children of actors on the nodes of a Ray cluster; see `task.Tasks`."""
 
-import functools
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -48,7 +47,7 @@ class RayTasks:
         self._slots = {
             task: Slot(
                 task,
-                functools.partial(self._cluster.create, index),
+                index,
                 self._hear,
                 events,
                 self._cluster,
