@@ -297,7 +297,6 @@ class JobState:
     Attributes:
         job: The job.
         tasks: The state of each task, in the order in which they are started.
-        model_dir: The model directory, or None if no task has reported it.
         ending: Why the job has to stop, or None while it goes on.
         is_hurried: Whether it has to stop at once.
         trained_at: When all trainers were found to have ended well, or None.
@@ -308,7 +307,6 @@ class JobState:
 
     job: Job
     tasks: Mapping[Task, TaskState]
-    model_dir: str | None = None
     ending: Fail | None = None
     is_hurried: bool = False
     trained_at: float | None = None

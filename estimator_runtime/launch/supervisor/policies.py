@@ -66,8 +66,7 @@ def on_report(
             f"{state.task} has taken no step for {report['stalled']:.0f} s; what it "
             "writes next is where each of its threads is"
         )
-    types = {task.type for task in job.tasks}
-    if "model_dir" in report and TaskType.EVALUATOR not in types:
+    if "model_dir" in report and not job.job.replicas.get(TaskType.EVALUATOR):
         # Only train_and_evaluate reports a model directory, and it takes an EvalSpec.
         yield Say("no task evaluates or exports; add --evaluator for that", "evaluator")
 
@@ -279,7 +278,7 @@ def missing_in(job: JobState, newest: Newest | None) -> str | None:
     if expected is None or (newest is not None and newest.unknown is not None):
         return None
     if newest is None:
-        has = f"{job.model_dir or 'its disk'} hangs"
+        has = f"{job.leader.report.get('model_dir', 'its disk')} hangs"
     elif newest.step is None:
         has = "there is no checkpoint"
     elif newest.step < expected:
@@ -389,25 +388,18 @@ def stop_in_order(job: JobState, now: float) -> Iterator[Action]:
         if has_no_time or is_spoilt:
             if state.phase is not TaskPhase.KILLED:
                 yield Kill(state.task)
-        else:
-            yield from _terminate_in_turn(job, state)
+        elif not any(it.is_alive for it in _ending_before(job, state)):
+            saves = is_trainer and (state is leader or not job.leads_steps)
+            yield from terminate(state, job.job.grace_secs if saves else OTHERS_SECS)
 
 
-def _terminate_in_turn(job: JobState, state: TaskState) -> Iterator[Action]:
-    """Send SIGTERM to a task if those that have to end before it have ended."""
+def _ending_before(job: JobState, state: TaskState) -> Sequence[TaskState]:
+    """Return the tasks that have to end before a task."""
     leader, *others = job.trainers
     if state.task not in job.job.trainers:
-        earlier, secs = list(job.trainers), OTHERS_SECS
-    elif job.job.is_gang:
-        earlier, secs = [], job.job.grace_secs
-    elif state is leader:
-        earlier, secs = ([] if job.leads_steps else others), job.job.grace_secs
-    elif job.leads_steps:
-        earlier, secs = [leader], OTHERS_SECS
-    else:
-        earlier, secs = [], job.job.grace_secs
-    if not any(it.is_alive for it in earlier):
-        yield from terminate(state, secs)
+        return job.trainers
+    first = [leader] if job.leads_steps else others
+    return [] if job.job.is_gang or state in first else first
 
 
 IN_TRAINING: Sequence[Policy] = (

@@ -5,11 +5,7 @@ from __future__ import annotations
 import collections
 
 from estimator_runtime.launch.supervisor import policies
-from estimator_runtime.launch.supervisor.machine import (
-    JobState,
-    TaskPhase,
-    TaskState,
-)
+from estimator_runtime.launch.supervisor.machine import JobState, TaskPhase, TaskState
 from estimator_runtime.launch.supervisor.record import Record
 from estimator_runtime.launch.task import Run
 from estimator_runtime.launch.terminal.job_status import (

@@ -170,7 +170,6 @@ class Supervisor:
         self._credit(state, now)
         if self._state.ending is None:
             self._record.hear(event.run, report)
-            self._state.model_dir = self._record.model_dir
             self._execute(policies.on_report(self._state, state, report))
             self._fail_for(self._record.problem())
 
@@ -390,11 +389,11 @@ def _initial(job: Job) -> dict[Task, TaskState]:
     def budget() -> Budget:
         return Budget(job.max_restarts, job.refill_restarts_secs)
 
-    shared = budget() if job.is_gang else None
+    shared = budget()
     return {
         task: TaskState(
             task,
-            (shared if task in job.trainers else None) or budget(),
+            shared if job.is_gang and task in job.trainers else budget(),
             leads=task == job.trainers[0],
         )
         for task in job.tasks

@@ -233,7 +233,7 @@ def trained(job_of):
 )
 def test_the_last_step_has_to_be_in_a_checkpoint(trained, newest, missing):
     job, _ = trained
-    job.model_dir = "/m"
+    job.leader.hear({"model_dir": "/m"}, 0.0)
     assert policies.missing_in(job, newest) == missing
 
 
