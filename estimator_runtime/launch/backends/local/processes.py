@@ -177,28 +177,21 @@ class Processes:
         self._numbers[run] = number
         environ = {**self._environs.get(run.task, {}), **environ}
         message = json.dumps({"task": number, "environ": environ}).encode()
-        ours: list[int] = []
-        theirs: list[int] = []
+        pipes = Pipes(run, self._events)
         problem, remedy = "could not be started", " (see ulimit -n and -u)"
         try:
-            for _ in range(3):
-                reader, writer = os.pipe()
-                ours.append(reader)
-                theirs.append(writer)
-            self._reader.add(number, run, ours)
+            pipes.open()
+            self._reader.add(number, pipes)
             problem, remedy = "could not be handed to the fork server", ""
-            socket.send_fds(self._connection, [message], theirs)
+            socket.send_fds(self._connection, [message], pipes.theirs)
         except (OSError, RuntimeError) as error:  # of a pipe, a thread, the fork server
-            if len(ours) < 3:  # no thread reads them, and closes them
-                for fd in ours:
-                    os.close(fd)
             # As the fork server reports it where it has no room for a process.
             why = getattr(error, "strerror", None) or error
             cause = f"{problem}: {why}{remedy}"
             status = -int(signal.SIGKILL)
             self._events.put(Ended(run=run, status=status, cause=cause))
         finally:
-            for fd in theirs:
+            for fd in pipes.theirs:
                 os.close(fd)
 
     def signal(self, run: Run, number: int) -> None:
@@ -243,7 +236,7 @@ def _forward_lines(stream: IO[bytes], hear: Callable[[str], None]) -> None:
             hear(line.decode(errors="replace").rstrip("\r\n"))
 
 
-class _Pipes:
+class Pipes:
     """The pipes of one run: standard output, standard error and reports.
 
     Each has a thread that puts an event for every line. The threads of the output wait
@@ -252,30 +245,39 @@ class _Pipes:
 
     Args:
         run: The run.
-        fds: The read ends of its pipes, which are closed at its end.
         events: The queue for the events.
 
     Attributes:
         run: The run.
+        theirs: The ends of the pipes that the run writes to.
         pid: Its pid, once it has started.
         has_news: Whether a report has arrived since this was last set to False.
         cpu_secs: The CPU time at the last check, if the run was silent before it.
     """
 
-    def __init__(self, run: Run, fds: Sequence[int], events: Events) -> None:
+    def __init__(self, run: Run, events: Events) -> None:
         self.run, self._events = run, events
         self.pid: int | None = None
         self.has_news = False
         self.cpu_secs: float | None = None
         self._has_ended = threading.Event()
-        targets = (self._output, self._error, self._report)
+        self.theirs: list[int] = []
         self._threads: list[threading.Thread] = []
-        for number, (fd, target) in enumerate(zip(fds, targets, strict=True)):
+
+    def open(self) -> None:
+        """Create the pipes, and read each until nobody can write to it any more.
+
+        Raises:
+            OSError: If there are no more file descriptors.
+            RuntimeError: If there is no room for another thread.
+        """
+        for target in (self._output, self._error, self._report):
+            ours, theirs = os.pipe()
+            self.theirs.append(theirs)
             try:
-                thread = threads.start(str(run.task), self._read, fd, target)
-            except RuntimeError:  # there is no room for another thread
-                for each in fds[number:]:
-                    os.close(each)
+                thread = threads.start(str(self.run.task), self._read, ours, target)
+            except RuntimeError:
+                os.close(ours)
                 raise
             self._threads.append(thread)
 
@@ -341,20 +343,19 @@ class Reader:
         self._connection, self._events = connection, events
         self._check_secs, self._checked_at = check_secs, time.monotonic()
         # Of the runs that have not ended, by the number that the fork server knows.
-        self._pipes: dict[int, _Pipes] = {}
+        self._pipes: dict[int, Pipes] = {}
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
         self._thread = threads.start("output", self._read)
 
-    def add(self, number: int, run: Run, fds: Sequence[int]) -> None:
-        """Read the pipes of a run that is about to start, and close them at its end.
+    def add(self, number: int, pipes: Pipes) -> None:
+        """Await the end of a run that is about to start.
 
         Args:
             number: The number by which the fork server knows the run.
-            run: The run.
-            fds: The pipes of its standard output, its standard error and its reports.
+            pipes: Its pipes.
         """
-        self._pipes[number] = _Pipes(run, fds, self._events)
+        self._pipes[number] = pipes
 
     def close(self, timeout_secs: float) -> None:
         """Wait for the end of the connection."""
