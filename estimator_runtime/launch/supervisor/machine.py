@@ -361,7 +361,3 @@ class JobState:
         """Return the tasks that are restarted together with a task, and the task."""
         is_in_gang = self.job.is_gang and state.task in self.job.trainers
         return self.trainers if is_in_gang else [state]
-
-    def restarts_with_gang(self, state: TaskState) -> bool:
-        """Return whether a task that has ended is restarted because others are."""
-        return any(it.phase is TaskPhase.WAITING for it in self.gang(state))

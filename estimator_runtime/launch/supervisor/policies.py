@@ -84,9 +84,8 @@ def on_end(job: JobState, state: TaskState, now: float) -> Iterator[Action]:
     """
     if state.phase is TaskPhase.RELEASED:
         return
-    if job.restarts_with_gang(state):
-        is_done = state is job.leader and job.is_led_to_the_end
-        if is_done:
+    if any(it.phase is TaskPhase.WAITING for it in job.gang(state)):
+        if state is job.leader and job.is_led_to_the_end:
             yield from _call_off_restart(job, state)
         else:
             yield Restart(state.task, now)
