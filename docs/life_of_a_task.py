@@ -9,7 +9,7 @@ import pathlib
 
 from estimator_runtime.config.waits import IMPORT_SECS, stall_secs, stop_grace_secs
 from estimator_runtime.launch.job import Job
-from estimator_runtime.launch.supervisor import actions, policies, stop_policies
+from estimator_runtime.launch.supervisor import actions, policies
 from estimator_runtime.launch.supervisor.machine import (
     ALIVE,
     TRANSITIONS,
@@ -36,9 +36,8 @@ _HEAD = """\
 
 When is a task of a cluster started, stopped, killed, restarted, released? Each task is
 a state machine, and the supervisor of the job moves it. `launch/supervisor/machine` has
-the table of transitions, and `launch/supervisor/policies` and `stop_policies` decide
-when one is due. What this means for your job is in
-[Clusters](clusters.md#how-a-job-ends).
+the table of transitions, and `launch/supervisor/policies` decides when one is due. What
+this means for your job is in [Clusters](clusters.md#how-a-job-ends).
 """
 _TRANSITIONS = """
 ## Transitions
@@ -164,13 +163,13 @@ def page():
                 ),
                 events=_described((policies.on_report, policies.on_end)),
                 in_training=_described(policies.IN_TRAINING),
-                in_stop=_described(stop_policies.IN_STOP),
+                in_stop=_described(policies.IN_STOP),
             ),
             _DEADLINES.format(
                 imports=IMPORT_SECS,
                 end=policies._END_SECS,
-                others=stop_policies.OTHERS_SECS,
-                gone=stop_policies._GONE_SECS,
+                others=policies.OTHERS_SECS,
+                gone=policies._GONE_SECS,
                 checkpoint=policies._LAST_CHECKPOINT_SECS,
                 heartbeat=Job.heartbeat_timeout_secs,
                 grace=stop_grace_secs({}),

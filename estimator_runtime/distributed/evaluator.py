@@ -170,8 +170,8 @@ def _liveness_for(
 ) -> PeerLiveness:
     """Return the `PeerLiveness` of the trainers whose checkpoints are evaluated."""
     if reporting.is_on():
-        # The launcher knows which trainers are there, even at addresses that they got
-        # in a restart, and ends this evaluator when no trainer is left.
+        # The launcher knows which trainers are there or wait for their restart, and
+        # ends this evaluator when no trainer is left.
         return PeerLiveness([], clock=clock)
     # With a strategy, the RunConfig of an evaluator has no cluster.
     cluster = peers.this_task().cluster

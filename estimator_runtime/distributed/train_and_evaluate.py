@@ -55,15 +55,17 @@ def train_and_evaluate(
         ValueError: As TensorFlow's, for a task type that has nothing to do.
     """
     is_estimator = isinstance(estimator, tf.compat.v1.estimator.Estimator)
-    folder = tf.compat.as_str_any(estimator.model_dir) if is_estimator else ""
-    with open_trainings.until_done(folder and reporting.absolute(folder)):
-        return _train_and_evaluate(estimator, train_spec, eval_spec)
+    path = tf.compat.as_str_any(estimator.model_dir) if is_estimator else ""
+    folder = path and reporting.absolute(path)
+    with open_trainings.until_done(folder):
+        return _train_and_evaluate(estimator, train_spec, eval_spec, folder)
 
 
 def _train_and_evaluate(
     estimator: tf.estimator.Estimator,
     train_spec: tf.estimator.TrainSpec,
     eval_spec: tf.estimator.EvalSpec,
+    folder: str,
 ) -> tuple[dict[str, Any] | None, list[Any] | None] | None:
     spec = getattr(getattr(estimator, "config", None), "cluster_spec", None)
     # TensorFlow refuses anything else, with its own message.
@@ -71,15 +73,13 @@ def _train_and_evaluate(
     check_reachable(cluster)
     task = peers.this_task()
     # TensorFlow also refuses an object that is not an Estimator.
-    is_estimator = isinstance(estimator, tf.compat.v1.estimator.Estimator)
-    if not task.cluster or not is_estimator:
+    if not task.cluster or not folder:
         return stock_train_and_evaluate(estimator, train_spec, eval_spec)
     _check_shared(task, estimator.config)
     finish_note.begin()
     # A ps does not use the model directory, which may be a different one there.
     if task.task_type != TaskType.PS:
-        folder = tf.compat.as_str_any(estimator.model_dir)
-        reporting.send(model_dir=reporting.absolute(folder))
+        reporting.send(model_dir=folder)
     elif getattr(estimator.config, "_distribute_coordinator_mode", None):
         timeout_secs = estimator.config.session_creation_timeout_secs
         ps = ParameterServer(estimator.model_dir, task.cluster, timeout_secs)

@@ -150,11 +150,18 @@ class Job:
         """Return the resources that a task takes."""
         return self.resources.get(task.type, Resources())
 
-    def environ_of(self, task: Task, cluster: Cluster) -> dict[str, str]:
-        """Return the variables by which a task learns its role and its waits."""
+    def environ_of(self, task: Task, addresses: Mapping[Task, str]) -> dict[str, str]:
+        """Return the variables by which a task learns its role and its waits.
+
+        Args:
+            task: The task.
+            addresses: The address of each task of `addressed`.
+        """
         peer_timeout_secs = _PEERS_WAIT_LONGER * self.heartbeat_timeout_secs
         waits = {**LOCAL_WAITS, PEER_TIMEOUT_VARIABLE: f"{peer_timeout_secs:g}"}
-        config = TFConfig(cluster=cluster, task_type=task.type, task_index=task.index)
+        config = TFConfig(
+            cluster=cluster_of(addresses), task_type=task.type, task_index=task.index
+        )
         # Values that the user has set take precedence.
         given = {**os.environ, **self.env}
         return {
@@ -177,3 +184,11 @@ class Job:
         needs every one of them.
         """
         return not self.replicas.get(TaskType.PS) and len(self.trainers) > 1
+
+
+def cluster_of(addresses: Mapping[Task, str]) -> Cluster:
+    """Return the cluster of tasks with these addresses, given in their order."""
+    jobs: dict[str, list[str]] = {}
+    for task, address in addresses.items():
+        jobs.setdefault(task.type, []).append(address)
+    return Cluster(jobs)

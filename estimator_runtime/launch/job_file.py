@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
 import itertools
 import json
 import os
@@ -57,7 +58,7 @@ class JobFile:
             return
         file = os.fdopen(fd, "wb", buffering=0)
         with contextlib.suppress(OSError):  # a limit of file sizes, or no memory
-            file.write(json.dumps({**self._facts, **seen.as_dict()}).encode())
+            file.write(json.dumps({**self._facts, **dataclasses.asdict(seen)}).encode())
         # A file that is complete takes the place of the one before.
         self.remove()
         self._file = file

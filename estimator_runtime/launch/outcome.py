@@ -52,12 +52,9 @@ class Outcome:
         elif self.log_dir:
             lines.append(f"all logs: {self.log_dir}")
         if self.exit_status:
-            lines.append(self._checkpoint_line())
+            text = printable(newest_as_text(self.checkpoint, self.unknown, self.spoilt))
+            can_go_on = self.exit_status in STOPPED or self.is_machine_lost
+            if self.checkpoint and not self.spoilt and can_go_on:
+                text += "; the same command goes on from there"
+            lines.append(text)
         return "\n".join(lines)
-
-    def _checkpoint_line(self) -> str:
-        text = printable(newest_as_text(self.checkpoint, self.unknown, self.spoilt))
-        can_go_on = self.exit_status in STOPPED or self.is_machine_lost
-        if self.checkpoint and not self.spoilt and can_go_on:
-            return f"{text}; the same command goes on from there"
-        return text

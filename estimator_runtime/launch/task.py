@@ -8,14 +8,14 @@ import dataclasses
 import json
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
-
-from estimator_runtime.config.cluster_spec import Cluster
 
 # Limit for the lines in the queue, in characters, and what an event adds to its line.
 _MAX_WAITING = 1 << 20
 _PER_EVENT = 100
+# The interval between two checks whether there is room for lines again.
+_WAIT_SECS = 0.05
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,12 +31,9 @@ class Task:
     index: int
 
     def __str__(self) -> str:
-        return self.type if self.is_single else f"{self.type} {self.index}"
-
-    @property
-    def is_single(self) -> bool:
-        """Whether a job has only one task of this type."""
-        return self.type in ("chief", "evaluator")
+        # A job has only one task of these types.
+        is_single = self.type in ("chief", "evaluator")
+        return self.type if is_single else f"{self.type} {self.index}"
 
     @property
     def file_name(self) -> str:
@@ -133,7 +130,7 @@ class Tasks(Protocol):
             LaunchError: If no task can be started.
         """
 
-    def place(self, addressed: tuple[Task, ...]) -> Cluster:
+    def place(self, addressed: tuple[Task, ...]) -> Mapping[Task, str]:
         """Return an address for every task, on which the task can listen once started.
 
         Args:
@@ -162,8 +159,8 @@ class Events:
     """A queue of events in the order in which they happened; `put` never blocks.
 
     Lines of output must not fill the memory, so the code that reads them from the tasks
-    calls `takes_lines` first. While that returns False, it leaves the lines in the
-    pipes, where the tasks wait for room, and puts only other events, which are few.
+    calls `wait_for_room` first. Until that returns, it leaves the lines in the pipes,
+    where the tasks wait for room, and puts only other events, which are few.
     """
 
     def __init__(self) -> None:
@@ -192,6 +189,11 @@ class Events:
     def takes_lines(self) -> bool:
         """Return whether there is room for lines."""
         return self._waiting < _MAX_WAITING
+
+    def wait_for_room(self, is_over: threading.Event) -> None:
+        """Wait until there is room for lines, or an end of that wait is set."""
+        while not self.takes_lines() and not is_over.is_set():
+            is_over.wait(_WAIT_SECS)
 
     def _count(self, event: "Event", sign: int) -> None:
         if isinstance(event, Output):

@@ -57,11 +57,6 @@ class Grace:
             self._holders.clear()
 
     @property
-    def is_held(self) -> bool:
-        """Whether anything holds the countdown."""
-        return bool(self._holders)
-
-    @property
     def is_over(self) -> bool:
         """Whether the time is up and nothing holds the countdown."""
         with self._lock:

@@ -245,10 +245,10 @@ def test_a_ps_of_a_launcher_is_there_for_all_trainings_of_a_program(
 
 
 @pytest.mark.timeout(120)
-def test_an_evaluator_of_a_launcher_asks_nobody_at_addresses_that_may_be_old(
+def test_an_evaluator_of_a_launcher_does_not_give_up_while_no_trainer_is_there(
     evaluate_alone, launcher, caplog
 ):
-    """A gang that is started again has new ones, and does not tell the evaluator."""
+    """They may wait for their restart, and the launcher knows of it."""
     listener = EndsAfterTheSecond()
     evaluate_alone(max_steps=3, exporter=Exporter(), listener=listener)
     assert listener.evaluations == 2

@@ -15,12 +15,11 @@ from typing import Any
 
 import yaml
 
-from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.config.tf_config import TFConfig
 from estimator_runtime.config.waits import LOCAL_WAITS, PS_GRACE_VARIABLE
 from estimator_runtime.errors import ConfigError
-from estimator_runtime.launch.job import Job
+from estimator_runtime.launch.job import Job, cluster_of
 from estimator_runtime.reporting import ATTEMPT_VARIABLE, JOB_VARIABLE
 
 _PORT = 2222
@@ -96,10 +95,7 @@ class KubernetesRenderer:
                 f"name is {self.name!r}; give one of at most {_MAX_NAME} small "
                 "letters, digits and hyphens, which begins with a letter: --name NAME"
             )
-        if self.claim is not None and (self.storage, self.storage_class) != (
-            None,
-            None,
-        ):
+        if self.claim and (self.storage or self.storage_class):
             raise ConfigError(
                 f"the claim {self.claim!r} is one that exists; leave out --storage and "
                 "--storage-class, or --claim to make one"
@@ -251,17 +247,14 @@ class KubernetesRenderer:
 
     def _tf_config(self, job: Job, task_type: str) -> str:
         """Return a TF_CONFIG with a reference that Kubernetes replaces by the index."""
-        addressed = {task.type for task in job.addressed}
-        jobs = {
-            each: [
+        cluster = cluster_of(
+            {
                 # The pod with this index, of the only Job of this type.
-                f"{self.name}-{each}-0-{index}.{self.name}:{_PORT}"
-                for index in range(count)
-            ]
-            for each, count in job.replicas.items()
-            if each in addressed
-        }
-        config = TFConfig(cluster=Cluster(jobs), task_type=task_type, task_index=0)
+                task: f"{self.name}-{task.type}-0-{task.index}.{self.name}:{_PORT}"
+                for task in job.addressed
+            }
+        )
+        config = TFConfig(cluster=cluster, task_type=task_type, task_index=0)
         content = json.loads(config.to_json())
         content["task"]["index"] = _INDEX
         return json.dumps(content).replace(f'"{_INDEX}"', f"$({_INDEX})")

@@ -10,9 +10,9 @@ from estimator_runtime.launch.task import Task
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """Start tasks that wait."""
+    """Start a task that waits."""
 
-    tasks: tuple[Task, ...]
+    task: Task
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -42,7 +43,6 @@ class FileWorker:
         self._thread: threading.Thread | None = None
         self._waiting: dict[str, Callable[[], Any]] = {}
         self._running: str | None = None
-        self._asked: set[str] = set()  # the questions whose answers are to be fetched
         self._answers: dict[str, Any] = {}
         # Since when the same operation has been seen to run, and whether a wait for it
         # has run out.
@@ -66,25 +66,21 @@ class FileWorker:
     ) -> Any:
         """Return the answer of an operation, or None if it does not come in time.
 
-        A late answer is that of the next call for the same question.
+        A late answer is that of the next call for the same question, which nobody gives
+        to `put`.
 
         While the files hang, only the first call waits, unless `goes_on` is given: then
         the wait lasts as long as that returns True.
         """
-        if question not in self._asked:
-            self._asked.add(question)
-            self.put(question, operation)
-        if not self.wait(question, goes_on):
-            return None
-        self._asked.discard(question)
-        return self._answers.pop(question, None)
+        with self._changed:
+            if self._has_ended(question) and question not in self._answers:
+                self.put(question, operation)
+        is_answered = self.wait(question, goes_on)
+        return self._answers.pop(question) if is_answered else None
 
     def wait(self, question: str, goes_on: Callable[[], bool] | None = None) -> bool:
         """Wait for the operation of a question, and return whether it has ended."""
-
-        def is_over() -> bool:
-            return question not in self._waiting and question != self._running
-
+        is_over = functools.partial(self._has_ended, question)
         with self._changed:
             if goes_on is not None:
                 while not self._changed.wait_for(is_over, _POLL_SECS) and goes_on():
@@ -93,6 +89,9 @@ class FileWorker:
                 self._changed.wait_for(is_over, self._answer_secs)
             self._hangs = not is_over()
             return is_over()
+
+    def _has_ended(self, question: str) -> bool:
+        return question not in self._waiting and question != self._running
 
     def check(self, now: float) -> None:
         """Name files that have not answered for long; call this repeatedly."""
@@ -134,8 +133,7 @@ class FileWorker:
                 if self._failure != before:
                     self._say(f"{self._what}: {self._failure}; the job goes on")
             with self._changed:
-                if self._running in self._asked:
-                    self._answers[self._running] = answer
+                self._answers[self._running] = answer
                 self._running = self._busy_since = None
                 self._hangs = False
                 self._changed.notify_all()

@@ -15,7 +15,7 @@ from typing import Any
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.supervisor.actions import Fail
-from estimator_runtime.launch.supervisor.restart_policy import Budget, Failure
+from estimator_runtime.launch.supervisor.restart_policy import STOPPED, Budget, Failure
 from estimator_runtime.launch.task import Run, Task
 
 _SIGNS_OF_TRAINING = frozenset(
@@ -230,6 +230,14 @@ class TaskState:
         return self.last.report
 
     @property
+    def step(self) -> int | None:
+        """The last step that the last run reported, or None."""
+        # That of an evaluator is that of the checkpoint that it evaluated last.
+        evaluated = self.report.get("metrics", {}).get("global_step")
+        step = self.report.get("step", evaluated)
+        return None if step is None else int(step)
+
+    @property
     def is_done(self) -> bool:
         """Whether it has succeeded, or is a released parameter server."""
         is_served = self.is_server and self._phase is TaskPhase.RELEASED
@@ -251,13 +259,10 @@ class TaskState:
     @property
     def failure(self) -> Failure:
         """Why its last run failed."""
-        # The step of an evaluator is that of the checkpoint that it evaluated last.
-        evaluated = self.report.get("metrics", {}).get("global_step")
-        step = self.report.get("step", evaluated)
         return Failure(
             status=self.last.status or 0,
             error=tuple(self.report.get("error", ())),
-            step=None if step is None else int(step),
+            step=self.step,
             is_machine_lost=self.last.is_machine_lost,
         )
 
@@ -279,7 +284,7 @@ class TaskState:
                 "error propagate, or exit with another status)"
             )
         if failure.is_stop:
-            return f"was stopped by {failure.stopped_by}"
+            return f"was stopped by {STOPPED[failure.status]}"
         if failure.error_name and status:
             return f"ended with {failure.error_name} (exit status {status})"
         return f"ended with exit status {status}"
@@ -292,7 +297,6 @@ class JobState:
     Attributes:
         job: The job.
         tasks: The state of each task, in the order in which they are started.
-        model_dir: The model directory, or None if no task has reported it.
         ending: Why the job has to stop, or None while it goes on.
         is_hurried: Whether it has to stop at once.
         trained_at: When all trainers were found to have ended well, or None.
@@ -303,7 +307,6 @@ class JobState:
 
     job: Job
     tasks: Mapping[Task, TaskState]
-    model_dir: str | None = None
     ending: Fail | None = None
     is_hurried: bool = False
     trained_at: float | None = None
@@ -358,9 +361,3 @@ class JobState:
         """Return the tasks that are restarted together with a task, and the task."""
         is_in_gang = self.job.is_gang and state.task in self.job.trainers
         return self.trainers if is_in_gang else [state]
-
-    def restarts_with_gang(self, state: TaskState) -> bool:
-        """Return whether a task that has ended is restarted because others are."""
-        is_in_gang = self.job.is_gang and state.task in self.job.trainers
-        waits = any(it.phase is TaskPhase.WAITING for it in self.trainers)
-        return is_in_gang and waits

@@ -5,13 +5,13 @@ three kinds of policies:
 
 * `on_report` and `on_end` answer an event of one task.
 * `IN_TRAINING` are asked again and again while the job goes on.
-* `stop_policies.IN_STOP` are asked again and again once the job has to stop.
+* `IN_STOP` are asked again and again once the job has to stop.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from estimator_runtime.config.role import TaskType
@@ -20,11 +20,13 @@ from estimator_runtime.launch.outcome import EVALUATION_FAILED
 from estimator_runtime.launch.supervisor.actions import (
     Action,
     Fail,
+    GiveUp,
     Kill,
     Release,
     Restart,
     Say,
     Start,
+    Terminate,
 )
 from estimator_runtime.launch.supervisor.machine import (
     NOT_NEEDED,
@@ -33,13 +35,6 @@ from estimator_runtime.launch.supervisor.machine import (
     TaskState,
 )
 from estimator_runtime.launch.supervisor.record import Newest
-from estimator_runtime.launch.supervisor.stop_policies import (
-    OTHERS_SECS,
-    Policy,
-    give_up_unkillable,
-    kill_overdue,
-    terminate,
-)
 
 # A task is named in the log when it has been silent for this fraction of the timeout.
 _NAMED_AT = 1 / 3
@@ -53,6 +48,13 @@ _LAST_CHECKPOINT_SECS = 600.0
 _NAMED_SECS = 5.0
 # Seconds after which the user is told of an evaluator that still runs.
 _LONG_SECS = 60.0
+# Seconds for tasks that do not train. A ps has nothing to save, and an evaluator has
+# finished its evaluation by then.
+OTHERS_SECS = 2.0
+# A process is gone within this time after SIGKILL, and so is a remote actor on Ray.
+_GONE_SECS = 15.0
+
+Policy = Callable[[JobState, float], Iterator[Action]]
 
 
 def on_report(
@@ -64,8 +66,7 @@ def on_report(
             f"{state.task} has taken no step for {report['stalled']:.0f} s; what it "
             "writes next is where each of its threads is"
         )
-    types = {task.type for task in job.tasks}
-    if "model_dir" in report and TaskType.EVALUATOR not in types:
+    if "model_dir" in report and not job.job.replicas.get(TaskType.EVALUATOR):
         # Only train_and_evaluate reports a model directory, and it takes an EvalSpec.
         yield Say("no task evaluates or exports; add --evaluator for that", "evaluator")
 
@@ -83,9 +84,8 @@ def on_end(job: JobState, state: TaskState, now: float) -> Iterator[Action]:
     """
     if state.phase is TaskPhase.RELEASED:
         return
-    if job.restarts_with_gang(state):
-        is_done = state is job.leader and job.is_led_to_the_end
-        if is_done:
+    if any(it.phase is TaskPhase.WAITING for it in job.gang(state)):
+        if state is job.leader and job.is_led_to_the_end:
             yield from _call_off_restart(job, state)
         else:
             yield Restart(state.task, now)
@@ -202,12 +202,10 @@ def _fail(job: JobState, state: TaskState, why: str) -> Iterator[Action]:
 
 def start_those_due(job: JobState, now: float) -> Iterator[Action]:
     """Start the tasks that wait and are due: a gang together."""
-    waiting = [it for it in job.tasks.values() if it.phase is TaskPhase.WAITING]
-    gangs = {tuple(it.task for it in job.gang(state)): None for state in waiting}
-    for gang in gangs:
-        states = [job.tasks[task] for task in gang]
-        if all(it in waiting and it.start_at <= now for it in states):
-            yield Start(gang)
+    for state in job.tasks.values():
+        gang = job.gang(state)
+        if all(it.phase is TaskPhase.WAITING and it.start_at <= now for it in gang):
+            yield Start(state.task)
 
 
 def end_silent_tasks(job: JobState, now: float) -> Iterator[Action]:
@@ -279,7 +277,7 @@ def missing_in(job: JobState, newest: Newest | None) -> str | None:
     if expected is None or (newest is not None and newest.unknown is not None):
         return None
     if newest is None:
-        has = f"{job.model_dir or 'its disk'} hangs"
+        has = f"{job.leader.report.get('model_dir', 'its disk')} hangs"
     elif newest.step is None:
         has = "there is no checkpoint"
     elif newest.step < expected:
@@ -337,6 +335,72 @@ def _doublings(secs: float, first: float) -> int:
     return int(math.log2(secs / first))
 
 
+# To end tasks in time, and in order.
+
+
+def terminate(
+    state: TaskState, grace_secs: float, is_signalled: bool = True
+) -> Iterator[Action]:
+    """Set the time a task has to end, unless it is ending already."""
+    if state.phase in (TaskPhase.STARTING, TaskPhase.RUNNING):
+        yield Terminate(state.task, grace_secs, is_signalled)
+
+
+def kill_overdue(job: JobState, now: float) -> Iterator[Action]:
+    """Kill a task that has not ended by its deadline."""
+    for state in job.alive:
+        last = state.last
+        if state.phase is TaskPhase.STOPPING and now >= (last.stop_by or 0.0):
+            within = f"within {last.grace_secs:g} s"
+            yield Say(f"{state.task} did not end {within}: killing it")
+            yield Kill(state.task)
+
+
+def give_up_unkillable(job: JobState, now: float) -> Iterator[Action]:
+    """Stop waiting for a task that does not end after SIGKILL.
+
+    It hangs in the kernel, or the component that reports its end hangs.
+    """
+    for state in job.alive:
+        killed_at = state.last.killed_at
+        if killed_at is not None and now - killed_at >= _GONE_SECS:
+            yield GiveUp(state.task)
+
+
+def stop_in_order(job: JobState, now: float) -> Iterator[Action]:
+    """End the tasks of a job that has to stop: the trainers first, while they can save.
+
+    With a ps, each trainer trains on its own and the leader ends last, so that its
+    checkpoint has the steps of all. If the leader applies the gradients of all trainers
+    (SyncReplicasOptimizer), it ends first instead: it cannot finish its step without
+    the others, and they have nothing to save. The tasks of a gang stop together.
+    """
+    if job.ending is None:
+        return
+    leader, *others = job.trainers
+    is_nan = any(state.failure.is_nan for state in others)
+    for state in job.alive:
+        is_trainer = state.task in job.job.trainers
+        has_no_time = job.is_hurried or (is_trainer and not job.ending.lets_save)
+        # Its checkpoint would have the NaN too.
+        is_spoilt = state is leader and is_nan
+        if has_no_time or is_spoilt:
+            if state.phase is not TaskPhase.KILLED:
+                yield Kill(state.task)
+        elif not any(it.is_alive for it in _ending_before(job, state)):
+            saves = is_trainer and (state is leader or not job.leads_steps)
+            yield from terminate(state, job.job.grace_secs if saves else OTHERS_SECS)
+
+
+def _ending_before(job: JobState, state: TaskState) -> Sequence[TaskState]:
+    """Return the tasks that have to end before a task."""
+    leader, *others = job.trainers
+    if state.task not in job.job.trainers:
+        return job.trainers
+    first = [leader] if job.leads_steps else others
+    return [] if job.job.is_gang or state in first else first
+
+
 IN_TRAINING: Sequence[Policy] = (
     wait_for_last_checkpoint,
     end_with_training,
@@ -345,3 +409,4 @@ IN_TRAINING: Sequence[Policy] = (
     give_up_unkillable,
     start_those_due,
 )
+IN_STOP: Sequence[Policy] = (kill_overdue, give_up_unkillable, stop_in_order)

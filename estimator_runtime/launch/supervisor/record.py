@@ -125,11 +125,7 @@ class Record:
                 `FileWorker.ask`.
         """
         self.logs.flush()
-        facts: dict[str, Any] | None = self.files.ask(
-            "facts",
-            lambda: self._facts(is_nan),
-            goes_on,
-        )
+        facts = self.files.ask("facts", lambda: self._facts(is_nan), goes_on)
         if facts is None:
             facts = {"unknown": f"as {self.model_dir or 'the disk'} does not answer"}
         if failed is not None:
@@ -148,10 +144,9 @@ class Record:
     def _take_folders(self) -> None:
         while self._named:
             run, report = self._named.popleft()
-            problem = None
             if "model_dir" in report:
                 problem = self._take_model_dir(run, report["model_dir"])
-            elif "checkpoint_dir" in report:
+            else:
                 problem = self._take_checkpoint_dir(run.task, report["checkpoint_dir"])
             self._problem = self._problem or problem
 

@@ -14,10 +14,13 @@ _PEER_ERRORS = frozenset(
     )
 )
 _NAN = "tensorflow.python.training.basic_session_run_hooks.NanLossDuringTrainingError"
-# Errors that would only occur again in the same program. They include their
-# subclasses.
+# Errors that would only occur again in the same program. Those of this package include
+# their subclasses.
 _FINAL_ERRORS = frozenset(
     (
+        "builtins.IndentationError",
+        "builtins.ModuleNotFoundError",
+        "builtins.SyntaxError",
         "estimator_runtime.checkpoint.restore.session_creator.MissingVariablesError",
         "estimator_runtime.checkpoint.restore.session_creator.OtherShapesError",
         "estimator_runtime.errors.CompatibilityError",
@@ -26,15 +29,8 @@ _FINAL_ERRORS = frozenset(
         _NAN,
     )
 )
-# More such errors, but without their subclasses.
-_FINAL_EXACT_ERRORS = frozenset(
-    (
-        "builtins.IndentationError",
-        "builtins.ModuleNotFoundError",
-        "builtins.SyntaxError",
-        "estimator_runtime.errors.EstimatorRuntimeError",  # unparsable program
-    )
-)
+# Another one, without its subclasses: the program cannot be parsed.
+_UNPARSABLE = "estimator_runtime.errors.EstimatorRuntimeError"
 # Exit statuses of a training that a signal has stopped, with a checkpoint.
 STOPPED = {143: "SIGTERM", 130: "SIGINT", 152: "SIGXCPU"}
 _FIRST_BACK_OFF_SECS = 1.0
@@ -63,12 +59,7 @@ class Failure:
     @property
     def is_stop(self) -> bool:
         """Whether a signal told the run to stop, and it stopped in an orderly way."""
-        return self.stopped_by is not None
-
-    @property
-    def stopped_by(self) -> str | None:
-        """The name of the signal after which the run stopped in order, or None."""
-        return STOPPED.get(self.status)
+        return self.status in STOPPED
 
     @property
     def error_name(self) -> str:
@@ -78,8 +69,8 @@ class Failure:
     @property
     def is_final(self) -> bool:
         """Whether the same error would only occur again in the same program."""
-        is_itself = not _FINAL_EXACT_ERRORS.isdisjoint(self.error[:1])
-        return is_itself or not _FINAL_ERRORS.isdisjoint(self.error)
+        is_unparsable = self.error[:1] == (_UNPARSABLE,)
+        return is_unparsable or not _FINAL_ERRORS.isdisjoint(self.error)
 
     @property
     def is_nan(self) -> bool:

@@ -1,15 +1,11 @@
-"""The progress of a job in numbers, computed once a second for those who show it."""
+"""The progress of a job in numbers, for those who show it."""
 
 from __future__ import annotations
 
 import collections
 
 from estimator_runtime.launch.supervisor import policies
-from estimator_runtime.launch.supervisor.machine import (
-    JobState,
-    TaskPhase,
-    TaskState,
-)
+from estimator_runtime.launch.supervisor.machine import JobState, TaskPhase, TaskState
 from estimator_runtime.launch.supervisor.record import Record
 from estimator_runtime.launch.task import Run
 from estimator_runtime.launch.terminal.job_status import (
@@ -18,32 +14,23 @@ from estimator_runtime.launch.terminal.job_status import (
     is_reached,
 )
 
-_EVERY_SECS = 1.0
 # The window of a rate. Tasks report once a second, so a shorter one would fluctuate.
 _RATE_SECS = 10.0
 
 
 class Status:
-    """Computes the progress of a job, at most once per second."""
+    """Computes the progress of a job."""
 
     def __init__(self, job: JobState, record: Record) -> None:
         self._job, self._record = job, record
         self._states = list(job.tasks.values())
         self._first: float | None = None
-        self._last: float | None = None
         self._total = _Rate()
         # By run, because the count of a restarted task starts again.
         self._rates: dict[Run, _Rate] = {}
 
-    def poll(self, now: float) -> JobStatus | None:
-        """Return the progress of the job; None if it is too early for another."""
-        if self._last is not None and now - self._last < _EVERY_SECS:
-            return None
-        self._last = now
-        return self.now(now)
-
     def now(self, now: float) -> JobStatus:
-        """Return the progress of the job, however early it is."""
+        """Return the progress of the job."""
         self._first = now if self._first is None else self._first
         step, saved_step = self._step(), self._record.saved_step()
         last_steps = (state.report.get("last_step") for state in self._states)

@@ -10,17 +10,18 @@ import collections
 import contextlib
 import dataclasses
 import functools
+import math
 import os
 import queue
 import signal
 import time
-from collections.abc import Callable, Iterable
+import uuid
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.outcome import EVALUATION_FAILED, Outcome
-from estimator_runtime.launch.supervisor import actions, policies, stop_policies
+from estimator_runtime.launch.supervisor import actions, policies
 from estimator_runtime.launch.supervisor.actions import Action, Fail
 from estimator_runtime.launch.supervisor.file_worker import FileWorker
 from estimator_runtime.launch.supervisor.log import START_MARK
@@ -40,12 +41,15 @@ from estimator_runtime.launch.task import (
     Working,
 )
 from estimator_runtime.launch.terminal.job_status import JobMetrics, JobStatus
+from estimator_runtime.reporting import JOB_VARIABLE
 
 if TYPE_CHECKING:
     from estimator_runtime.launch.job_file import JobFile
     from estimator_runtime.launch.terminal.screen import Screen
 
 _TICK_SECS = 0.2
+# How often the progress is shown.
+_PUBLISH_SECS = 1.0
 # How long the last look at the checkpoints of a job that has failed may take.
 _LAST_SECS = 15.0
 # The same if it has to find one without NaN, which takes minutes for a large one.
@@ -78,16 +82,17 @@ class Supervisor:
         self._console = screen.console
         self._state = JobState(job, _initial(job))
         self._record = Record(job, self._console.say)
-        self._cluster = Cluster()
+        self._addresses: Mapping[Task, str] = {}
         self._metrics = JobMetrics.of(job, os.environ)
         self._metrics_file = FileWorker("the file of --metrics", self._console.say)
         self._status = Status(self._state, self._record)
         self._events = Events()
-        screen.open([str(task) for task in job.tasks])
+        self._id = uuid.uuid4().hex
+        self._console.introduce([str(task) for task in job.tasks])
         # Requests to cancel, each an exit status and a reason; other threads append.
         self._requests: collections.deque[tuple[int, str]] = collections.deque()
         self._said: set[object] = set()  # the keys of lines that are told only once
-        self._last_tick = clock()
+        self._last_tick, self._published_at = clock(), -math.inf
 
     def model_dir(self) -> str | None:
         """Return the model directory; None until a task has reported it."""
@@ -109,9 +114,9 @@ class Supervisor:
             self._fail_for(self._record.problem())  # of the log folder
             if self._state.ending is None:
                 # Before the import of TensorFlow, which takes seconds.
-                self._publish(self._status.now(self._clock()), self._clock())
+                self._publish(self._clock())
                 self._tasks.open(self._events, lambda: bool(self._requests))
-                self._cluster = self._tasks.place(self._state.job.addressed)
+                self._addresses = self._tasks.place(self._state.job.addressed)
             # Starts the tasks that are due, unless the job has been cancelled by now.
             self._tick(self._clock())
             while not self._state.is_over:
@@ -165,7 +170,6 @@ class Supervisor:
         self._credit(state, now)
         if self._state.ending is None:
             self._record.hear(event.run, report)
-            self._state.model_dir = self._record.model_dir
             self._execute(policies.on_report(self._state, state, report))
             self._fail_for(self._record.problem())
 
@@ -199,9 +203,8 @@ class Supervisor:
         self._record.check(now)
         self._metrics_file.check(now)
         self._fail_for(self._record.problem())
-        seen = self._status.poll(now)
-        if seen is not None:
-            self._publish(seen, now)
+        if now - self._published_at >= _PUBLISH_SECS:
+            self._publish(now)
         self._ask_policies(now)
 
     def _ask_policies(self, now: float) -> None:
@@ -211,7 +214,7 @@ class Supervisor:
             if self._state.ending is None:
                 self._execute(policy(self._state, now))
         if self._state.ending is not None:
-            for policy in stop_policies.IN_STOP:
+            for policy in policies.IN_STOP:
                 self._execute(policy(self._state, now))
 
     def _look_for_last_checkpoint(self, now: float) -> None:
@@ -224,13 +227,16 @@ class Supervisor:
         if job.missing is None:
             job.completed_at = now
 
-    def _publish(self, seen: JobStatus, now: float) -> None:
+    def _publish(self, now: float) -> JobStatus:
+        """Show the progress of the job, and return it."""
+        self._published_at, seen = now, self._status.now(now)
         self._screen.show(seen, now)
         if self._job_file is not None:
             self._job_file.write(seen)
         if self._metrics is not None:
             write = functools.partial(self._metrics.write, seen)
             self._metrics_file.put("progress", write)
+        return seen
 
     def _log_start(self, state: TaskState, pid: int) -> None:
         """Log, on the screen and in the task's log, the process of a new run."""
@@ -245,16 +251,15 @@ class Supervisor:
 
         What the leader reports is progress of each ps too, which takes no steps.
         """
-        report = state.report
-        step = report.get("step", report.get("metrics", {}).get("global_step"))
+        step = state.step
         if step is None:
             return
-        folder = report.get("model_dir") or report.get("checkpoint_dir")
+        folder = state.report.get("model_dir") or state.report.get("checkpoint_dir")
         credited = [state]
         if state is self._state.leader:
             credited += [it for it in self._state.tasks.values() if it.is_server]
         for each in credited:
-            each.budget.advance(folder, int(step), now)
+            each.budget.advance(folder, step, now)
 
     def _handle_cancels(self) -> None:
         while self._requests:
@@ -279,16 +284,22 @@ class Supervisor:
                     self._say(action)
                 case Fail():
                     self._fail(action)
-                case actions.Start():
-                    self._start(action)
                 case _:
                     self._execute_for(self._state.tasks[action.task], action)
 
     def _execute_for(self, state: TaskState, action: Action) -> None:
         now = self._clock()
         match action:
+            case actions.Start():
+                self._record.logs.of[state.task].start_run()
+                run, job = state.start(now), self._state.job
+                environ = job.environ_of(state.task, self._addresses)
+                self._tasks.start(run, {**environ, JOB_VARIABLE: self._id})
             case actions.Restart():
-                self._restart(state, action)
+                if action.is_charged:
+                    state.budget.spend(state.failure)
+                    self._record.restarts += 1
+                state.restart(action.at)
             case actions.Terminate():
                 state.stop(now, action.grace_secs)
                 if action.is_signalled:
@@ -318,28 +329,14 @@ class Supervisor:
         """Stop the job, unless it is stopping already."""
         if self._state.ending is None:
             self._state.ending = action
-            self._execute(stop_policies.stop_in_order(self._state, self._clock()))
-
-    def _start(self, action: actions.Start) -> None:
-        for task in action.tasks:
-            self._record.logs.of[task].start_run()
-        for task in action.tasks:
-            run = self._state.tasks[task].start(self._clock())
-            self._tasks.start(run, self._state.job.environ_of(task, self._cluster))
-
-    def _restart(self, state: TaskState, action: actions.Restart) -> None:
-        if action.is_charged:
-            state.budget.spend(state.failure)
-            self._record.restarts += 1
-        state.restart(action.at)
+            self._execute(policies.stop_in_order(self._state, self._clock()))
 
     # The end.
 
     def _conclude(self) -> Outcome:
         """Return the final outcome of the job."""
         now = self._clock()
-        seen = self._status.now(now)
-        self._publish(seen, now)
+        seen = self._publish(now)
         ending = self._state.ending
         if ending is None:
             return self._record.outcome(*self._verdict(seen))
@@ -392,11 +389,11 @@ def _initial(job: Job) -> dict[Task, TaskState]:
     def budget() -> Budget:
         return Budget(job.max_restarts, job.refill_restarts_secs)
 
-    shared = budget() if job.is_gang else None
+    shared = budget()
     return {
         task: TaskState(
             task,
-            (shared if task in job.trainers else None) or budget(),
+            shared if job.is_gang and task in job.trainers else budget(),
             leads=task == job.trainers[0],
         )
         for task in job.tasks

@@ -12,11 +12,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
+from estimator_runtime import threads
 from estimator_runtime.output import json_log, terminal
 
 _OURS = "launcher"
-# Used if the terminal reports no size, like pseudo-terminals of some containers.
-_COLUMNS, _ROWS = 80, 24
 # How long to wait for the reader of the last lines.
 _FLUSH_SECS = 5.0
 # Lines that wait to be written: beyond _MOST they are left out, until _FEW are left.
@@ -160,7 +159,8 @@ class Console:
             size = os.get_terminal_size(self._stderr.fileno())
             if size.columns and size.lines:
                 return size
-        return shutil.get_terminal_size((_COLUMNS, _ROWS))
+        # Of 80 columns if no terminal reports a size, as in some containers.
+        return shutil.get_terminal_size()
 
     def _put(self, *texts: tuple[Any, str]) -> None:
         """Queue texts for the writing thread; leave them out if too many wait.
@@ -168,10 +168,7 @@ class Console:
         The caller holds the lock.
         """
         if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._serve, name="estimator_runtime console", daemon=True
-            )
-            self._thread.start()
+            self._thread = threads.start("console", self._serve)
         if self._leaves_out:
             if self._queue.qsize() > _FEW:
                 return

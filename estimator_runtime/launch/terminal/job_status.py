@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from estimator_runtime.output.metrics_file import MetricsFile, path_in
 
@@ -87,10 +87,6 @@ class JobStatus:
     tasks: tuple[TaskStatus, ...]
     model_dir: str | None = None
     hidden_warnings: int = 0
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return all fields as values that JSON can represent."""
-        return dataclasses.asdict(self)
 
     @property
     def loss(self) -> float | None:

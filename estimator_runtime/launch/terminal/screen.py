@@ -33,13 +33,11 @@ class DisplaySettings:
         progress: On a terminal, "bar" or "auto" for a row per task and a bar for the
             whole job, below all other lines; "plain" for one line there. Elsewhere, a
             line every ten seconds while the global step changes. "none" for nothing.
-        is_verbose: Whether every line is shown.
         log_level: The lowest level of log lines that is shown; None for "warning" above
             rows on a terminal, and "debug" elsewhere.
     """
 
     progress: str = "auto"
-    is_verbose: bool = False
     log_level: str | None = None
 
     @classmethod
@@ -52,10 +50,10 @@ class DisplaySettings:
             ConfigError: If a variable has an invalid value.
         """
         environ = {**environ, **job.env}
+        level = levels.in_environ(environ)
         return cls(
             progress=OPTIONS["progress"].in_environ(environ) or cls.progress,
-            is_verbose=log_filter.is_verbose(environ),
-            log_level=levels.in_environ(environ),
+            log_level="debug" if log_filter.is_verbose(environ) else level,
         )
 
 
@@ -71,20 +69,13 @@ class Screen:
 
     def __init__(self, console: Console, settings: DisplaySettings) -> None:
         self.console, self._settings = console, settings
-        level = "debug"
-        if not settings.is_verbose:
-            has_rows = settings.progress != "none" and console.is_terminal
-            level = settings.log_level or ("warning" if has_rows else "debug")
-        self._level = level
+        has_rows = settings.progress != "none" and console.is_terminal
+        self._level = settings.log_level or ("warning" if has_rows else "debug")
         # By task, as a message may have several lines.
         self._levels: dict[Task, LevelFilter] = {}
         self._below_count = self._warning_count = 0
         self._shown_at: float | None = None
         self._step = 0
-
-    def open(self, names: Sequence[str]) -> None:
-        """Start to show a job with tasks of these names."""
-        self.console.introduce(names)
 
     def write(self, task: Task, line: str, is_error: bool) -> None:
         """Show a line of a task.
@@ -139,12 +130,13 @@ def line(seen: JobStatus, has_rows: bool = False) -> str:
         has_rows: Whether each task has a row of its own, which has its rate and its
             evaluation.
     """
+    of = "" if seen.last_step is None else f" of {seen.last_step}"
     saved = "none" if seen.saved_step is None else seen.saved_step
     left = time_left(seen.step, seen.last_step, seen.rate)
     elapsed = datetime.timedelta(seconds=int(seen.elapsed_secs))
     without_rows = () if has_rows else seen.tasks
     parts = [
-        _steps(seen),
+        f"step {seen.step}{of}",
         f"checkpoint {saved}",
         None if seen.rate is None else _rates(seen.rate, without_rows),
         None if left is None else f"{left} left",
@@ -154,12 +146,6 @@ def line(seen: JobStatus, has_rows: bool = False) -> str:
         f"{elapsed} elapsed" if has_rows else None,
     ]
     return " | ".join(filter(None, parts))
-
-
-def _steps(seen: JobStatus) -> str:
-    """Return the step of a job, with its last one if that is known."""
-    of = "" if seen.last_step is None else f" of {seen.last_step}"
-    return f"step {seen.step}{of}"
 
 
 def _rates(total: float, tasks: Sequence[TaskStatus]) -> str:

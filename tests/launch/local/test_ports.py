@@ -9,7 +9,7 @@ from estimator_runtime.launch.backends.local.ports import HeldPorts
 
 def test_a_held_port_is_given_to_nobody_else_but_a_server_can_listen_on_it():
     ports = HeldPorts()
-    [port] = ports.take(1)
+    port = ports.hold()
     try:
         # As gRPC's servers do; bound to the other family's wildcard as they are.
         with socket.socket(socket.AF_INET6) as server, socket.socket() as client:

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from estimator_runtime.launch.backends.local.processes import Reader
+from estimator_runtime.launch.backends.local.processes import Pipes, Reader
 from estimator_runtime.launch.task import (
     Ended,
     Events,
@@ -28,9 +28,10 @@ def reading():
     events = Events()
     ours, parent = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     reader = Reader(ours, events)
-    pipes = [os.pipe() for _ in range(3)]
-    reader.add(7, _RUN, [read for read, _ in pipes])
-    writers = [os.fdopen(write, "wb", buffering=0) for _, write in pipes]
+    pipes = Pipes(_RUN, events)
+    pipes.open()
+    reader.add(7, pipes)
+    writers = [os.fdopen(write, "wb", buffering=0) for write in pipes.theirs]
     yield events, parent, writers
     parent.close()
     reader.close(_WITHIN_SECS)

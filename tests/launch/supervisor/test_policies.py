@@ -2,13 +2,14 @@
 
 import pytest
 
-from estimator_runtime.launch.supervisor import policies, stop_policies
+from estimator_runtime.launch.supervisor import policies
 from estimator_runtime.launch.supervisor.actions import (
     Fail,
     GiveUp,
     Kill,
     Restart,
     Say,
+    Start,
     Terminate,
 )
 from estimator_runtime.launch.supervisor.record import Newest
@@ -38,7 +39,7 @@ def _stop(job, **how):
     job.ending = Fail("told to", 143, **how)
 
     def stop():
-        actions = list(stop_policies.stop_in_order(job, 0.0))
+        actions = list(policies.stop_in_order(job, 0.0))
         for each in actions:
             state = job.tasks[each.task]
             if isinstance(each, Kill):
@@ -89,14 +90,14 @@ def test_who_does_not_end_by_its_deadline_is_killed_and_given_up_in_the_end(job_
     job, tasks = job_of(replicas={"chief": 1})
     chief = tasks["chief"]
     chief.stop(0.0, 30.0)
-    assert list(stop_policies.kill_overdue(job, 29.0)) == []
-    assert list(stop_policies.kill_overdue(job, 30.0)) == [
+    assert list(policies.kill_overdue(job, 29.0)) == []
+    assert list(policies.kill_overdue(job, 30.0)) == [
         Say("chief did not end within 30 s: killing it"),
         Kill(chief.task),
     ]
     chief.kill(30.0)
-    assert list(stop_policies.give_up_unkillable(job, 44.0)) == []
-    assert list(stop_policies.give_up_unkillable(job, 45.0)) == [GiveUp(chief.task)]
+    assert list(policies.give_up_unkillable(job, 44.0)) == []
+    assert list(policies.give_up_unkillable(job, 45.0)) == [GiveUp(chief.task)]
 
 
 # Starts and restarts.
@@ -128,8 +129,9 @@ def test_a_gang_is_restarted_as_a_whole(job_of, status, report, how):
             Restart(tasks[name].task, 6.0)
         ]
         tasks[name].restart(6.0)
-    [start] = policies.start_those_due(job, 6.0)
-    assert len(start.tasks) == 3
+    assert list(policies.start_those_due(job, 6.0)) == [
+        Start(state.task) for state in job.trainers
+    ]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +233,7 @@ def trained(job_of):
 )
 def test_the_last_step_has_to_be_in_a_checkpoint(trained, newest, missing):
     job, _ = trained
-    job.model_dir = "/m"
+    job.leader.hear({"model_dir": "/m"}, 0.0)
     assert policies.missing_in(job, newest) == missing
 
 

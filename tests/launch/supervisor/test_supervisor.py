@@ -1,6 +1,5 @@
 """What a supervisor makes of events, by a clock and a back end that the test holds."""
 
-import collections
 import io
 import os
 import re
@@ -11,7 +10,6 @@ import threading
 import pytest
 
 from estimator_runtime.checkpoint.restore import recovery
-from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.launch import Job
 from estimator_runtime.launch.supervisor.log import TaskLog
 from estimator_runtime.launch.supervisor.supervisor import Supervisor
@@ -43,10 +41,7 @@ class Tasks:
         self._events = events
 
     def place(self, addressed):
-        jobs = collections.defaultdict(list)
-        for number, task in enumerate(addressed):
-            jobs[task.type].append(f"h:{number + 1}")
-        return Cluster(jobs)
+        return {task: f"h:{number + 1}" for number, task in enumerate(addressed)}
 
     def start(self, run, environ):
         self.runs[str(run.task)].append(run)

@@ -48,7 +48,7 @@ def _screen(stream=None, **settings):
     """Return (a screen, the stream that it writes to)."""
     stream = stream or io.StringIO()
     screen = Screen(Console(stream, stream), DisplaySettings(**settings))
-    screen.open(["chief"])
+    screen.console.introduce(["chief"])
     return screen, stream
 
 
@@ -136,7 +136,7 @@ def test_what_the_job_says_wins_over_the_environment():
     assert DisplaySettings.of(_job(), {}) == DisplaySettings()
     job = _job(env={"ESTIMATOR_RUNTIME_PROGRESS": "none"})
     assert DisplaySettings.of(job, environ) == DisplaySettings(
-        progress="none", is_verbose=True
+        progress="none", log_level="debug"
     )
 
 
@@ -149,7 +149,7 @@ def test_what_the_job_says_wins_over_the_environment():
         (Terminal, {}, ["w", "e", "printed"]),
         (Terminal, {"progress": "none"}, ["i", "w", "e", "printed"]),
         (Terminal, {"log_level": "info"}, ["i", "w", "e", "printed"]),
-        (Terminal, {"is_verbose": True}, ["i", "w", "e", "printed"]),
+        (Terminal, {"log_level": "debug"}, ["i", "w", "e", "printed"]),
         (io.StringIO, {}, ["i", "w", "e", "printed"]),
         (io.StringIO, {"log_level": "error"}, ["e", "printed"]),
     ],

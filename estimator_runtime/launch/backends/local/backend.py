@@ -40,14 +40,7 @@ class LocalBackend:
         """
         check_launch(os.environ)
         screen = Screen(self.console, DisplaySettings.of(job, os.environ))
-        environs = gpus.environ_of_tasks(
-            job, self.gpus_per_worker, os.environ, self.console.say
-        )
-        processes = Processes(
-            job,
-            self.warm,
-            self.private_network,
-            self.console.say,
-            environs,
-        )
+        say = self.console.say
+        environs = gpus.environ_of_tasks(job, self.gpus_per_worker, os.environ, say)
+        processes = Processes(job, self.warm, self.private_network, say, environs)
         return SupervisedJob(job, processes, screen, "local")

@@ -20,6 +20,7 @@ import fcntl
 import importlib.metadata
 import json
 import os
+import pathlib
 import selectors
 import signal
 import socket
@@ -39,7 +40,6 @@ from estimator_runtime.signals.inbox import STOP_SIGNALS, SignalInbox
 # The size of a request, whose TF_CONFIG lists every task. The default buffer of a
 # socket is larger.
 _MAX_MESSAGE = 131072
-_STDOUT_STDERR = (1, 2)
 # Of <sched.h>, <linux/sockios.h> and <net/if.h>.
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
@@ -304,10 +304,10 @@ def _become_task(fds: Sequence[int], environ: Mapping[str, str]) -> None:
     """Set up the pipes, the variables and the signal handlers of a task."""
     stdout, stderr, reports = fds
     with open(os.devnull, "rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
-    for fd, target in zip((stdout, stderr), _STDOUT_STDERR, strict=True):
-        os.dup2(fd, target)
-        os.close(fd)
+        for target, fd in enumerate((nothing.fileno(), stdout, stderr)):
+            os.dup2(fd, target)
+    os.close(stdout)
+    os.close(stderr)
     pipe = f"{os.getpid()}:/proc/{os.getppid()}/fd/{reports}"
     os.environ.update(environ, **{reporting.VARIABLE: pipe})
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -340,8 +340,19 @@ def _enter_private_network() -> None:
     Raises:
         LaunchError: If the kernel does not allow it.
     """
+    user, group = os.geteuid(), os.getegid()
+    proc = pathlib.Path("/proc/self")
     try:
-        _enter_namespace()
+        try:
+            # Root may do this, and then keeps all rights.
+            process_tree.call_libc("unshare", _CLONE_NEWNET)
+        except PermissionError:
+            process_tree.call_libc("unshare", _CLONE_NEWUSER | _CLONE_NEWNET)
+            with contextlib.suppress(FileNotFoundError):
+                (proc / "setgroups").write_text("deny")
+            (proc / "uid_map").write_text(f"{user} {user} 1")
+            (proc / "gid_map").write_text(f"{group} {group} 1")
+        _bring_loopback_up()
     except OSError as error:
         raise LaunchError(
             "--private-network: the kernel does not allow a private network here "
@@ -350,27 +361,10 @@ def _enter_private_network() -> None:
         ) from error
 
 
-def _enter_namespace() -> None:
-    """Enter a network namespace, and bring its loopback interface up."""
-    user, group = os.geteuid(), os.getegid()
-    try:
-        process_tree.call_libc(
-            "unshare", _CLONE_NEWNET
-        )  # root may do this, and then keeps all rights
-    except PermissionError:
-        process_tree.call_libc("unshare", _CLONE_NEWUSER | _CLONE_NEWNET)
-        with contextlib.suppress(FileNotFoundError):
-            _write_to_proc("setgroups", "deny")
-        _write_to_proc("uid_map", f"{user} {user} 1")
-        _write_to_proc("gid_map", f"{group} {group} 1")
+def _bring_loopback_up() -> None:
     with socket.socket() as any_socket:
         request = struct.pack(_IFREQ, b"lo", 0)
         answer = fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request)
         _, flags = struct.unpack(_IFREQ, answer)
         request = struct.pack(_IFREQ, b"lo", flags | _IFF_UP)
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, request)
-
-
-def _write_to_proc(name: str, text: str) -> None:
-    with open(f"/proc/self/{name}", "w") as file:
-        file.write(text)

@@ -56,23 +56,15 @@ def environ_of_tasks(
         return {}
     shares = _shares(job, gpus, gpus_per_worker)
     found = {task: {_VARIABLE: ",".join(share)} for task, share in shares.items()}
-    text = _as_text(shares)
-    if _are_shared(shares) and _GROWTH_VARIABLE not in {**environ, **job.env}:
+    text = ", ".join(f"{t}: {','.join(it) or 'none'}" for t, it in shares.items())
+    used = [gpu for share in shares.values() for gpu in share]
+    are_shared = len(set(used)) < len(used)
+    if are_shared and _GROWTH_VARIABLE not in {**environ, **job.env}:
         text += f"; {_GROWTH_VARIABLE} is set, because tasks share one"
         for variables in found.values():
             variables[_GROWTH_VARIABLE] = "true"
     say(f"GPUs of the tasks: {text}")
     return found
-
-
-def _as_text(shares: Mapping[Task, Sequence[str]]) -> str:
-    return ", ".join(f"{task}: {','.join(it) or 'none'}" for task, it in shares.items())
-
-
-def _are_shared(shares: Mapping[Task, Sequence[str]]) -> bool:
-    """Return whether several tasks have the same GPU."""
-    used = [gpu for share in shares.values() for gpu in share]
-    return len(set(used)) < len(used)
 
 
 def _visible(environ: Mapping[str, str], devices: str) -> list[str]:

@@ -15,27 +15,17 @@ class HeldPorts:
     def __init__(self) -> None:
         self._sockets: list[socket.socket] = []
 
-    def take(self, count: int) -> list[int]:
-        """Reserve more ports, and return their numbers.
-
-        Raises:
-            OSError: If the kernel has no more ports or file descriptors.
-        """
-        return [self._hold(0) for _ in range(count)]
-
-    def hold(self, port: int) -> None:
-        """Reserve a port that another process has reserved before.
+    def hold(self, port: int = 0) -> int:
+        """Reserve a port, or any free one for 0, and return its number.
 
         Do nothing if this object holds it already.
 
         Raises:
-            OSError: If another process has taken it.
+            OSError: If another process has taken it, or the kernel has no more ports or
+                file descriptors.
         """
-        if port not in [holder.getsockname()[1] for holder in self._sockets]:
-            self._hold(port)
-
-    def _hold(self, port: int) -> int:
-        """Reserve a port, or any free one for 0, and return its number."""
+        if port in [holder.getsockname()[1] for holder in self._sockets]:
+            return port
         holder = socket.socket(socket.AF_INET6 if _has_ipv6() else socket.AF_INET)
         self._sockets.append(holder)
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,6 +1,5 @@
 """Tasks as children of one fork server on this machine, and what their pipes say."""
 
-import collections
 import contextlib
 import json
 import os
@@ -10,12 +9,10 @@ import socket
 import subprocess
 import threading
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from estimator_runtime import threads
-from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.config.waits import IMPORT_SECS
 from estimator_runtime.errors import LaunchError
 from estimator_runtime.launch.backends.local import process_tree
@@ -34,7 +31,6 @@ from estimator_runtime.launch.task import (
 )
 from estimator_runtime.output import log_filter
 from estimator_runtime.patching.injection.children import helper_command
-from estimator_runtime.reporting import JOB_VARIABLE
 from estimator_runtime.signals.inbox import STOP_SIGNALS
 
 _HOST = "127.0.0.1"
@@ -49,8 +45,6 @@ _ASK_SECS = 0.2
 # More than a pipe holds, and how long it may take to read that. Once a task has ended,
 # only so much is read, because another process may go on writing to its pipe.
 _LAST_BYTES, _LAST_SECS = 1 << 21, 5.0
-# The interval between two checks whether there is room for lines again.
-_WAIT_SECS = 0.05
 # The interval between two checks whether a task without reports uses the CPU.
 _CHECK_SECS = 2.0
 # A task that uses this fraction of one core counts as working. On a busy machine with
@@ -100,6 +94,9 @@ class Processes:
         )
         with theirs:
             theirs.set_inheritable(True)
+            # The user follows the output, so what a task prints must not be buffered.
+            environ = {**os.environ, **self._job.env, "PYTHONUNBUFFERED": "1"}
+            log_filter.set_native_level(environ)
             # Blocked until the fork server ignores them: they are for the launcher.
             before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
             try:
@@ -111,7 +108,7 @@ class Processes:
                         "private" if self._private_network else "shared",
                         *("run", *self._job.command),
                     ),
-                    env=self._environ(),
+                    env=environ,
                     stdin=subprocess.DEVNULL,
                     stderr=subprocess.PIPE if self._hear_fork_server else None,
                     pass_fds=[theirs.fileno()],
@@ -164,19 +161,15 @@ class Processes:
                 )
         return b""
 
-    def place(self, addressed: Sequence[Task]) -> Cluster:
+    def place(self, addressed: Sequence[Task]) -> dict[Task, str]:
         """Take a free port for each task, and hold it for as long as the job runs."""
-        jobs: collections.defaultdict[str, list[str]] = collections.defaultdict(list)
         try:
-            ports = self._ports.take(len(addressed))
+            return {task: f"{_HOST}:{self._ports.hold()}" for task in addressed}
         except OSError as error:
             raise LaunchError(
                 f"no port can be reserved for each of {len(addressed)} tasks: "
                 f"{error.strerror or error}; end other servers, or start fewer tasks"
             ) from error
-        for task, port in zip(addressed, ports, strict=True):
-            jobs[task.type].append(f"{_HOST}:{port}")
-        return Cluster(jobs)
 
     def start(self, run: Run, environ: dict[str, str]) -> None:
         """Request a new task from the fork server; see `Tasks.start`."""
@@ -184,28 +177,21 @@ class Processes:
         self._numbers[run] = number
         environ = {**self._environs.get(run.task, {}), **environ}
         message = json.dumps({"task": number, "environ": environ}).encode()
-        ours: list[int] = []
-        theirs: list[int] = []
+        pipes = Pipes(run, self._events)
         problem, remedy = "could not be started", " (see ulimit -n and -u)"
         try:
-            for _ in range(3):
-                reader, writer = os.pipe()
-                ours.append(reader)
-                theirs.append(writer)
-            self._reader.add(number, run, ours)
+            pipes.open()
+            self._reader.add(number, pipes)
             problem, remedy = "could not be handed to the fork server", ""
-            socket.send_fds(self._connection, [message], theirs)
+            socket.send_fds(self._connection, [message], pipes.theirs)
         except (OSError, RuntimeError) as error:  # of a pipe, a thread, the fork server
-            if len(ours) < 3:  # no thread reads them, and closes them
-                for fd in ours:
-                    os.close(fd)
             # As the fork server reports it where it has no room for a process.
             why = getattr(error, "strerror", None) or error
             cause = f"{problem}: {why}{remedy}"
             status = -int(signal.SIGKILL)
             self._events.put(Ended(run=run, status=status, cause=cause))
         finally:
-            for fd in theirs:
+            for fd in pipes.theirs:
                 os.close(fd)
 
     def signal(self, run: Run, number: int) -> None:
@@ -243,17 +229,6 @@ class Processes:
         self._connection.close()
         self._ports.close()
 
-    def _environ(self) -> dict[str, str]:
-        """Return the environment of the fork server and its tasks."""
-        environ = {**os.environ, **self._job.env}
-        log_filter.set_native_level(environ)
-        return {
-            **environ,
-            JOB_VARIABLE: uuid.uuid4().hex,
-            # The user follows the output, so what a task prints must not be buffered.
-            "PYTHONUNBUFFERED": "1",
-        }
-
 
 def _forward_lines(stream: IO[bytes], hear: Callable[[str], None]) -> None:
     with stream:
@@ -261,7 +236,7 @@ def _forward_lines(stream: IO[bytes], hear: Callable[[str], None]) -> None:
             hear(line.decode(errors="replace").rstrip("\r\n"))
 
 
-class _Pipes:
+class Pipes:
     """The pipes of one run: standard output, standard error and reports.
 
     Each has a thread that puts an event for every line. The threads of the output wait
@@ -270,30 +245,39 @@ class _Pipes:
 
     Args:
         run: The run.
-        fds: The read ends of its pipes, which are closed at its end.
         events: The queue for the events.
 
     Attributes:
         run: The run.
+        theirs: The ends of the pipes that the run writes to.
         pid: Its pid, once it has started.
         has_news: Whether a report has arrived since this was last set to False.
         cpu_secs: The CPU time at the last check, if the run was silent before it.
     """
 
-    def __init__(self, run: Run, fds: Sequence[int], events: Events) -> None:
+    def __init__(self, run: Run, events: Events) -> None:
         self.run, self._events = run, events
         self.pid: int | None = None
         self.has_news = False
         self.cpu_secs: float | None = None
         self._has_ended = threading.Event()
-        targets = (self._output, self._error, self._report)
+        self.theirs: list[int] = []
         self._threads: list[threading.Thread] = []
-        for number, (fd, target) in enumerate(zip(fds, targets, strict=True)):
+
+    def open(self) -> None:
+        """Create the pipes, and read each until nobody can write to it any more.
+
+        Raises:
+            OSError: If there are no more file descriptors.
+            RuntimeError: If there is no room for another thread.
+        """
+        for target in (self._output, self._error, self._report):
+            ours, theirs = os.pipe()
+            self.theirs.append(theirs)
             try:
-                thread = threads.start(str(run.task), self._read, fd, target)
-            except RuntimeError:  # there is no room for another thread
-                for each in fds[number:]:
-                    os.close(each)
+                thread = threads.start(str(self.run.task), self._read, ours, target)
+            except RuntimeError:
+                os.close(ours)
                 raise
             self._threads.append(thread)
 
@@ -324,8 +308,7 @@ class _Pipes:
                 left -= len(line) if self._has_ended.is_set() else 0
 
     def _output(self, line: bytes, is_error: bool = False) -> None:
-        while not self._events.takes_lines() and not self._has_ended.is_set():
-            self._has_ended.wait(_WAIT_SECS)
+        self._events.wait_for_room(self._has_ended)
         text = line.decode(errors="replace").rstrip("\r")
         self._events.put(Output(run=self.run, line=text, is_error=is_error))
 
@@ -360,20 +343,19 @@ class Reader:
         self._connection, self._events = connection, events
         self._check_secs, self._checked_at = check_secs, time.monotonic()
         # Of the runs that have not ended, by the number that the fork server knows.
-        self._pipes: dict[int, _Pipes] = {}
+        self._pipes: dict[int, Pipes] = {}
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
         self._thread = threads.start("output", self._read)
 
-    def add(self, number: int, run: Run, fds: Sequence[int]) -> None:
-        """Read the pipes of a run that is about to start, and close them at its end.
+    def add(self, number: int, pipes: Pipes) -> None:
+        """Await the end of a run that is about to start.
 
         Args:
             number: The number by which the fork server knows the run.
-            run: The run.
-            fds: The pipes of its standard output, its standard error and its reports.
+            pipes: Its pipes.
         """
-        self._pipes[number] = _Pipes(run, fds, self._events)
+        self._pipes[number] = pipes
 
     def close(self, timeout_secs: float) -> None:
         """Wait for the end of the connection."""

@@ -78,9 +78,7 @@ class TaskActor:
         Returns:
             The id and the address of the node, and the port.
         """
-        port = None
-        if takes_port:
-            [port] = self._ports.take(1)
+        port = self._ports.hold() if takes_port else None
         node = ray.get_runtime_context().get_node_id()
         return node, ray.util.get_node_ip_address(), port
 

@@ -18,18 +18,9 @@ from estimator_runtime import threads
 from estimator_runtime.launch.backends.ray.actor import LEASE_SECS
 from estimator_runtime.launch.backends.ray.cluster import RayCluster
 from estimator_runtime.launch.backends.ray.errors import brief
-from estimator_runtime.launch.task import (
-    Ended,
-    Event,
-    Events,
-    Lost,
-    Run,
-    Task,
-)
+from estimator_runtime.launch.task import Ended, Event, Events, Lost, Run, Task
 
 _logger = logging.getLogger(__name__)
-# The interval between two checks whether there is room for lines again.
-_WAIT_SECS = 0.05
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +55,7 @@ class Slot:
 
     Args:
         task: The task.
-        create: Returns a new actor in the room that is reserved for the task.
+        index: Its index among the tasks of the job.
         hear: Receives each event, from any thread.
         events: The queue in which there has to be room for lines.
         cluster: The cluster that runs the actors.
@@ -83,14 +74,14 @@ class Slot:
     def __init__(
         self,
         task: Task,
-        create: Callable[[], Any],
+        index: int,
         hear: Callable[[Event], None],
         events: Events,
         cluster: RayCluster,
         waits: RayWaits,
         is_closing: threading.Event,
     ) -> None:
-        self.task, self._create, self._events = task, create, events
+        self.task, self._index, self._events = task, index, events
         self._cluster, self._waits, self._is_closing = cluster, waits, is_closing
         self.node_id: str | None = None
         self.port: int | None = None
@@ -106,7 +97,8 @@ class Slot:
         """Return the handle of the actor, creating an actor if there is none."""
         with self._lock:
             if self.actor is None:
-                self.actor, self._heard_at = self._create(), None
+                self.actor = self._cluster.create(self._index)
+                self._heard_at = None
                 self._follower = threads.start(str(self.task), self._follow, self.actor)
             return self.actor
 
@@ -161,8 +153,7 @@ class Slot:
         """Forward the events of an actor until it is gone."""
         answers = 0
         while self.actor is actor:
-            while not self._events.takes_lines() and not self._is_closing.is_set():
-                self._is_closing.wait(_WAIT_SECS)
+            self._events.wait_for_room(self._is_closing)
             try:
                 call = actor.poll.remote(answers)
                 events = self._cluster.get(call, self._waits.answer_secs)

@@ -1,15 +1,11 @@
 """Tasks as children of actors on the nodes of a Ray cluster; see `task.Tasks`."""
 
-import collections
-import functools
 import threading
 import time
-import uuid
 from collections.abc import Callable, Collection
 
 from ray.exceptions import RayError
 
-from estimator_runtime.config.cluster_spec import Cluster
 from estimator_runtime.errors import LaunchError
 from estimator_runtime.launch.backends.ray.cluster import RayCluster
 from estimator_runtime.launch.backends.ray.errors import brief
@@ -17,7 +13,6 @@ from estimator_runtime.launch.backends.ray.slot import RayWaits, Slot
 from estimator_runtime.launch.job import Job
 from estimator_runtime.launch.task import Event, Events, Lost, Reported, Run, Task
 from estimator_runtime.launch.terminal.console import Console
-from estimator_runtime.reporting import JOB_VARIABLE
 
 _POLL_SECS = 0.5
 # Part of the path of the copy that Ray makes of --working-dir on each node.
@@ -43,7 +38,6 @@ class RayTasks:
     ) -> None:
         self._job, self._cluster, self._console = job, cluster, console
         self._waits = waits or RayWaits()
-        self._id = uuid.uuid4().hex
         self._closing = threading.Event()
         self._slots: dict[Task, Slot] = {}  # from `open` on
 
@@ -53,7 +47,7 @@ class RayTasks:
         self._slots = {
             task: Slot(
                 task,
-                functools.partial(self._cluster.create, index),
+                index,
                 self._hear,
                 events,
                 self._cluster,
@@ -63,7 +57,7 @@ class RayTasks:
             for index, task in enumerate(self._job.tasks)
         }
 
-    def place(self, addressed: Collection[Task]) -> Cluster:
+    def place(self, addressed: Collection[Task]) -> dict[Task, str]:
         """Assign an address to every task; see `Tasks.place`."""
         answers = {
             slot: slot.fill().where.remote(task in addressed)
@@ -72,13 +66,13 @@ class RayTasks:
         until = time.monotonic() + self._waits.actors_secs
         while self._cluster.wait(list(answers.values()), _POLL_SECS):
             if self._is_cancelled():
-                return Cluster()
+                return {}
             if time.monotonic() >= until:
                 raise LaunchError(
                     "Ray has not started an actor for each task in time; its logs on "
                     "the nodes may say why"
                 )
-        jobs: collections.defaultdict[str, list[str]] = collections.defaultdict(list)
+        addresses = {}
         for slot, answer in answers.items():
             try:
                 slot.node_id, node, slot.port = self._cluster.get(answer, _POLL_SECS)
@@ -88,14 +82,14 @@ class RayTasks:
             self._console.say(f"{slot.task} is on node {node}")
             if slot.port is not None:
                 host = f"[{node}]" if ":" in node else node
-                jobs[slot.task.type].append(f"{host}:{slot.port}")
-        return Cluster(jobs)
+                addresses[slot.task] = f"{host}:{slot.port}"
+        return addresses
 
     def start(self, run: Run, environ: dict[str, str]) -> None:
         """Start a run of a task, with a new actor if the last one is gone."""
-        environ = {**environ, JOB_VARIABLE: self._id}
         if not self._job.resources_of(run.task).gpus:
-            environ["CUDA_VISIBLE_DEVICES"] = ""  # else Ray keeps the value of the node
+            # Else Ray keeps the value of the node.
+            environ = {**environ, "CUDA_VISIBLE_DEVICES": ""}
         self._slots[run.task].start(run, environ)
 
     def signal(self, run: Run, number: int) -> None:
