@@ -90,6 +90,7 @@ def test_each_python_block_is_executed_here_or_as_an_error_to_migrate_from():
         "docs/how_do_i.md",
         "docs/predictor.md",
         "docs/start.md",
+        "docs/tensorflow1.md",
     }
 
 
@@ -141,6 +142,15 @@ def test_the_snippet_about_a_gang_makes_a_config_with_its_strategy(run):
     program = ["import estimator_runtime as er, tensorflow as tf; er.install()"]
     done = run("\n".join([*program, snippet, shown]))
     assert done.stdout == "True model\n", done.stderr
+
+
+def test_the_snippet_about_a_session_of_its_own_trains_as_a_cluster(command, tmp_path):
+    (tmp_path / "own.py").write_text(only("docs/tensorflow1.md").text)
+    done = command("run", "--tf1", "--workers", "1", "--ps", "1", "own.py")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"the job is done at step 10\d\d, in \S+/model/", done.stderr), (
+        done.stderr
+    )
 
 
 PREDICTED = """

@@ -61,6 +61,7 @@ class Record:
         self._training: dict[Run, int] = {}
         # Reports that name a folder, which the thread takes in their order.
         self._named: collections.deque[tuple[Run, dict[str, Any]]] = collections.deque()
+        self._saved_by: dict[str, Task] = {}  # the task that saves to a folder
         self._problem: str | None = None
         self.model_dir: str | None = None
         self.restarts = 0
@@ -179,10 +180,20 @@ class Record:
         """Record the folder that a session of a task saves checkpoints to.
 
         The leader's folder counts as the model directory until an Estimator reports
-        one. A session that the program creates itself may save anywhere, so the folders
-        of other tasks are ignored.
+        one. A session that the program creates itself may save anywhere.
+
+        Returns:
+            The reason why the job cannot go on, or None if it can.
         """
         path = _resolve(path)
+        other = self._saved_by.setdefault(path, task)
+        if other != task:
+            return (
+                f"{other} and {task} both save checkpoints to {path!r}: each trains "
+                "alone there; a program that opens its own session has to take its "
+                "place in the cluster from TF_CONFIG, by master=server.target and "
+                "is_chief=..., or runs without --workers, --ps and --evaluator"
+            )
         is_there = not is_local(path) or os.path.isdir(path)
         is_leader = task == self._job.trainers[0]
         if not is_leader or self.model_dir is not None or not is_there:

@@ -62,12 +62,13 @@ def launcher_reports(
     """
     folder = settings.checkpoint_dir
     path = reporting.absolute(folder) if folder else ""
-    if settings.is_chief and path:
+    strategy = sessions.current_worker_context()
+    if path and (strategy.is_chief if strategy else settings.is_chief):
         # For programs without train_and_evaluate, which reports it earlier.
         reporting.send(checkpoint_dir=path)
     if not reporting.is_on():
         return []
-    is_alone = not (settings.master or sessions.current_worker_context())
+    is_alone = not (settings.master or strategy)
     return [ProgressHook(hooks, path, trains_alone=is_alone)]
 
 

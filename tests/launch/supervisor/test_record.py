@@ -63,6 +63,17 @@ def test_tasks_that_train_several_models_have_the_same_folders_in_the_same_order
     )
 
 
+def test_tasks_that_each_train_alone_in_one_folder_end_the_job(tmp_path):
+    record, again = _record(), Run(task=_CHIEF, attempt=1)
+    for run, name in ((_CHIEFS, "a"), (again, "a"), (_WORKERS, "b")):
+        record.hear(run, {"checkpoint_dir": str(tmp_path / name)})
+        assert record.problem() is None
+    record.hear(_WORKERS, {"checkpoint_dir": str(tmp_path / "a")})
+    assert record.problem().startswith(
+        f"chief and worker 0 both save checkpoints to '{tmp_path}/a': each trains alone"
+    )
+
+
 def _last_line(record):
     return str(record.outcome(1, "stopped")).splitlines()[-1]
 
