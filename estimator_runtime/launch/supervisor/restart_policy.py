@@ -112,7 +112,7 @@ class Budget:
         if failure.is_final:
             return "not restarted, as a restart would end the same way"
         if failure.is_machine_lost:
-            return "all tasks need new addresses"
+            return "it cannot be restarted there"
         at = f" at step {failure.step}" if failure.step is not None else ""
         if failure.is_of_program and failure == self._last:
             return f"the same failure as the last time{at}"

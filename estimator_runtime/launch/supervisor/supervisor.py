@@ -91,6 +91,7 @@ class Supervisor:
         self._console.introduce([str(task) for task in job.tasks])
         # Requests to cancel, each an exit status and a reason; other threads append.
         self._requests: collections.deque[tuple[int, str]] = collections.deque()
+        self._is_cancelled = False
         self._said: set[object] = set()  # the keys of lines that are told only once
         self._last_tick, self._published_at = clock(), -math.inf
 
@@ -264,15 +265,16 @@ class Supervisor:
     def _handle_cancels(self) -> None:
         while self._requests:
             exit_status, reason = self._requests.popleft()
-            if self._state.ending is None:
-                self._console.say(
-                    f"{reason}: its tasks end one after the other, each within "
-                    f"{self._state.job.grace_secs:g} s; a second request kills all at "
-                    "once"
-                )
-                self._fail(Fail(reason, exit_status, lets_save=True))
-            else:
+            if self._is_cancelled:
                 self._state.is_hurried = True
+                continue
+            # The first one hurries nobody, also if the tasks end already.
+            self._is_cancelled = True
+            self._console.say(
+                f"{reason}: its tasks end one after the other, each within "
+                f"{self._state.job.grace_secs:g} s; a second request kills all at once"
+            )
+            self._fail(Fail(reason, exit_status, lets_save=True))
 
     # Actions.
 

@@ -74,7 +74,7 @@ def lose_node(cluster, tmp_path):
         cluster.add()
         cluster.kill(lost)
         job.wait_for(
-            rf"^launcher +\| {task} lost its node \(.+\): all tasks need new addresses: "
+            rf"^launcher +\| {task} lost its node \(.+\): it cannot be restarted there: "
             r"starting the job again \(1 of 3\)$",
             timeout_secs=150,
         )

@@ -240,6 +240,20 @@ def test_a_job_ends_no_earlier_than_a_task_that_may_live_on_on_a_lost_node(
     assert 2.0 < time.monotonic() - began < 20.0
 
 
+def test_a_task_whose_port_is_taken_after_its_actor_died_needs_another_address(
+    start, cluster
+):
+    tasks = start()
+    chief = cluster.actors[0]
+    chief.answers["start"] = OSError(98, "Address already in use")
+    chief.tell(Ended(run=tasks.runs[0], status=1))
+    assert not tasks.next().is_machine_lost
+    tasks.tasks.start(Run(task=_TWO.tasks[0], attempt=1), {})
+    end = tasks.next()
+    assert (end.status, end.is_machine_lost) == (-9, True)
+    assert "lost its address" in end.cause and "in use" in end.cause
+
+
 def test_a_task_that_ray_moves_to_another_node_is_not_started_there(start, cluster):
     tasks = start(lease_secs=0.0)
     cluster.place = ("other", "10.0.0.2", 5001)
@@ -249,7 +263,7 @@ def test_a_task_that_ray_moves_to_another_node_is_not_started_there(start, clust
     tasks.tasks.start(again, {})
     end = tasks.next()
     assert (end.run, end.is_machine_lost) == (again, True)
-    assert end.cause == "lost its node (Ray has moved it)"
+    assert end.cause == "lost its address (Ray has moved it)"
     assert "start" not in [call[0] for call in cluster.actors[2].calls]
 
 

@@ -145,7 +145,7 @@ def test_a_task_whose_machine_is_lost_ends_the_job_and_the_leader_saves_if_it_ca
     tasks[lost].end(-9, cause="lost its node (it is dead)", is_machine_lost=True)
     [fail] = policies.on_end(job, tasks[lost], 0.0)
     assert fail == Fail(
-        f"{lost} lost its node (it is dead): all tasks need new addresses",
+        f"{lost} lost its node (it is dead): it cannot be restarted there",
         task=tasks[lost].task,
         lets_save=lets_save,
     )

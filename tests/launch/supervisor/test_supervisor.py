@@ -380,6 +380,21 @@ _EARLY = (
 )
 
 
+def test_the_first_stop_of_a_job_that_ends_already_lets_the_chief_save(run):
+    def script(tasks, attempt):
+        tasks.stops_at_once = False
+        tasks.end("worker 0", -_KILL, cause="lost its node", is_machine_lost=True)
+
+    def cancel(tasks):
+        tasks.supervisor.cancel(143, "the job was stopped by SIGTERM")
+
+    at = {20: cancel, 30: lambda tasks: tasks.end("chief", 143)}
+    outcome, tasks, said = run(script, at=at, grace_secs=40)
+    assert outcome.is_machine_lost
+    assert [it for it in tasks.signals if it[0] == "chief"] == [("chief", _TERM)]
+    assert "the job was stopped by SIGTERM: its tasks end one after the other" in said
+
+
 @pytest.mark.parametrize("replicas", [None, _GANG], ids=["ps", "gang"])
 def test_a_chief_that_ends_with_0_in_a_training_has_failed(run, replicas):
     def script(tasks, attempt):

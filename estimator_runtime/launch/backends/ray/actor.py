@@ -20,10 +20,10 @@ from estimator_runtime.tf_internals import versions
 # The number of events in one answer.
 _MAX_EVENTS = 1000
 _POLL_SECS = 5.0
-# How long a task goes on running when its events are no longer polled. The supervisor,
-# which may have lost the connection, waits as long before it starts the task elsewhere.
-# So this is short, but no shorter than the default heartbeat timeout, the silence after
-# which a task counts as failed.
+# How long a task goes on running when its events are no longer polled. A job
+# that may have lost the connection waits as long before it ends. So this is short, but
+# no shorter than the default heartbeat timeout, the silence after which a task counts
+# as failed.
 LEASE_SECS = 30.0
 
 

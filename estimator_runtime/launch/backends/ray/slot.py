@@ -138,7 +138,7 @@ class Slot:
             node_id, *_ = self._cluster.get(where, self._waits.actors_secs)
             self._note_answer(actor)
             if node_id != self.node_id:
-                self._lose(actor, "Ray has moved it", is_node_lost=True)
+                self._lose(actor, "Ray has moved it", is_address_lost=True)
                 return
             with self._lock:
                 if self._run != run:  # a signal has come first
@@ -147,7 +147,11 @@ class Slot:
                 self._is_requested = True
             self._cluster.get(starting, self._waits.answer_secs)
         except Exception as error:  # noqa: BLE001 - reported as the end of the run
-            self._lose(actor, brief(error))
+            # The port is in use: another process took it after an actor had died.
+            is_taken = isinstance(error, OSError) and not isinstance(
+                error, TimeoutError
+            )
+            self._lose(actor, brief(error), is_address_lost=is_taken)
 
     def _follow(self, actor: Any) -> None:
         """Forward the events of an actor until it is gone."""
@@ -183,7 +187,7 @@ class Slot:
             if self.actor is actor:
                 self._heard_at = time.monotonic()
 
-    def _lose(self, actor: Any, why: str, is_node_lost: bool = False) -> None:
+    def _lose(self, actor: Any, why: str, is_address_lost: bool = False) -> None:
         """Kill an actor that is lost, and report the end of its run."""
         with self._lock:
             if self.actor is not actor:
@@ -193,14 +197,16 @@ class Slot:
             self._cluster.kill(actor)  # it may only be unreachable
         if run is None:
             return
-        is_node_lost = is_node_lost or self._has_lost_node()
-        if is_node_lost and self._heard_at is not None:
+        is_node_lost = self._has_lost_node()
+        is_machine_lost = is_node_lost or is_address_lost
+        if is_machine_lost and self._heard_at is not None:
             self.ends_at = self._heard_at + self._waits.lease_secs
+        what = "node" if is_node_lost else "address" if is_address_lost else "actor"
         end = Ended(
             run=run,
             status=-int(signal.SIGKILL),
-            cause=f"lost its {'node' if is_node_lost else 'actor'} ({why})",
-            is_machine_lost=is_node_lost,
+            cause=f"lost its {what} ({why})",
+            is_machine_lost=is_machine_lost,
         )
         self._hear(end)
 
