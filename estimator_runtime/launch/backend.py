@@ -88,11 +88,9 @@ def get_backend(name: str, **options: Any) -> Backend:
     """
     found = importlib.metadata.entry_points(group=_GROUP)
     if name not in found.names:
-        names = ", ".join(sorted(found.names))
-        raise UsageError(
-            f"there is no back end {name!r}; use {names}, or, for Kubernetes, "
-            "'estimator-runtime render'"
-        )
+        names = ", ".join(sorted(found.names)) or "none; install the package again"
+        for_it = ", or 'estimator-runtime render'" if name == "kubernetes" else ""
+        raise UsageError(f"there is no back end {name!r}; there are {names}{for_it}")
     try:
         backend = found[name].load()
     except ImportError as error:

@@ -71,7 +71,8 @@ class Job:
             by them; one CPU for a type without an entry.
         env: Environment variables of the tasks, in addition to those of this process.
         max_restarts: How often one task may be restarted; under a multi-worker
-            strategy, how often the whole gang may be.
+            strategy, how often the whole gang may be. `estimator-runtime run` starts
+            the whole job as often if it loses machines.
         refill_restarts_secs: Seconds of progress without a failure after which a task,
             or the gang, has all its restarts again. Only steps that no run has reached
             before count as progress.
@@ -101,15 +102,17 @@ class Job:
         """Check the values.
 
         Raises:
-            ConfigError: If a value cannot be used, or no task would train.
+            ConfigError: If a task type is unknown, no task would train, or `env` has a
+                variable that the launcher sets. Numbers are not checked.
         """
         if not self.command:
             raise ConfigError("Job: command is empty; name the script to run")
-        for task_type, count in self.replicas.items():
-            if task_type not in _TYPES:
+        for field in ("replicas", "resources"):
+            if unknown := [each for each in getattr(self, field) if each not in _TYPES]:
                 raise ConfigError(
-                    f"Job: replicas has the task type {task_type!r}; use {_TYPES}"
+                    f"Job: {field} has the task type {unknown[0]!r}; use {_TYPES}"
                 )
+        for task_type, count in self.replicas.items():
             if count > 1 and task_type in (TaskType.CHIEF, TaskType.EVALUATOR):
                 raise ConfigError(
                     f"Job: replicas[{task_type!r}] is {count}; there can be only one"

@@ -95,7 +95,8 @@ class Ended:
         run: The run that ended.
         status: Its exit status; negative for a signal, as in `subprocess`.
         cause: How it ended, if the status does not tell; a text for the user.
-        is_machine_lost: Whether its machine is gone, so that it cannot be restarted.
+        is_machine_lost: Whether its machine or its address there is gone, so that it
+            cannot be restarted.
     """
 
     run: Run
@@ -106,7 +107,10 @@ class Ended:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lost:
-    """The back end has lost all tasks, and can start none; with the reason."""
+    """The job cannot go on, for this reason, and counts its tasks as killed.
+
+    The back end has lost all tasks, or `close` kills those that still run.
+    """
 
     reason: str
 

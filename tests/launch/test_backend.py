@@ -71,8 +71,8 @@ def test_the_command_runs_a_job_on_it(their_package, capsys):
         (
             "kubernetes",
             UsageError,
-            "there is no back end 'kubernetes'; use broken, local, ray, theirs, or, for "
-            "Kubernetes, 'estimator-runtime render'",
+            "there is no back end 'kubernetes'; there are broken, local, ray, theirs, or "
+            "'estimator-runtime render'",
         ),
         (
             "broken",
