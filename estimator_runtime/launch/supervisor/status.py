@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import signal
 
 from estimator_runtime.launch.supervisor import policies
 from estimator_runtime.launch.supervisor.machine import JobState, TaskPhase, TaskState
@@ -95,7 +96,8 @@ class Status:
         if not state.is_alive:
             if not has_run:
                 return "starting" if self._job.ending is None else "not started"
-            if state.failure.is_stop and self._job.ending is not None:
+            by_request = state.failure.is_stop or state.last.status == -signal.SIGTERM
+            if by_request and self._job.ending is not None:
                 return "stopped"  # with the job, whose last lines say why
             return "done" if state.is_done else state.how_it_ended()
         if state.report.keys() & {"step", "metrics"}:

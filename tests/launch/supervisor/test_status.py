@@ -82,9 +82,11 @@ def test_a_row_of_a_stopped_job_names_no_signal(look):
     look, tasks, record = look
     record.state.ending = Fail("the job was stopped by SIGINT", 130)
     tasks["chief"].end(143)
+    tasks["evaluator"].end(-15)
     tasks["worker 0"].end(1)
     seen = look(1.0)
     assert _row(seen, "chief").state == "stopped"
+    assert _row(seen, "evaluator").state == "stopped"
     assert _row(seen, "worker 0").state == "ended with exit status 1"
 
 
