@@ -61,11 +61,13 @@ class BundleWriter:
             for saved, array in zip(self._saved, arrays, strict=True):
                 entry = tensor_bundle_pb2.BundleEntryProto(
                     dtype=saved.tensor.dtype.base_dtype.as_datatype_enum,
-                    shape=tf.TensorShape(array.shape).as_proto(),
                     offset=data_file.bytes,
                     size=array.nbytes,
                     crc32c=masked(data_file.write(array)),
                 )
+                entry.shape.SetInParent()  # TensorFlow writes it for a scalar too
+                for size in array.shape:
+                    entry.shape.dim.add(size=size)
                 entries.append((saved.name.encode(), entry.SerializeToString()))
         with open(f"{prefix}.index", "wb") as index_file:
             index_file.write(table(sorted(entries)))
