@@ -12,8 +12,7 @@ import logging
 import math
 import os
 import shutil
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from estimator_runtime.checkpoint.checkpoint import Checkpoint, checkpoints_in
 from estimator_runtime.checkpoint.store import durable, locks
@@ -75,19 +74,13 @@ class BestCheckpoints:
     Args:
         model_dir: Path of the model directory.
         criterion: The criterion that selects the checkpoints.
-        now: Returns the time in seconds since 1970.
 
     Raises:
         ConfigError: If the model directory is not a local folder, or `best` in it is a
             symbolic link.
     """
 
-    def __init__(
-        self,
-        model_dir: str,
-        criterion: Criterion,
-        now: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, model_dir: str, criterion: Criterion) -> None:
         if not is_local(model_dir):
             raise ConfigError(
                 f"RunConfig: keep_best is {criterion.keep}, but the model_dir "
@@ -102,7 +95,6 @@ class BestCheckpoints:
                 "keep_best out"
             )
         self._criterion = criterion
-        self._now = now
 
     def offer(self, prefix: str, metrics: Mapping[str, float]) -> bool:
         """Keep a checkpoint if it is one of the best, and delete those that are not.
@@ -128,11 +120,11 @@ class BestCheckpoints:
             )
         try:
             make_folder(self._folder)
-            put_back(self._folder, self._now)
+            put_back(self._folder)
             # What a run that died had put here and noted is no leftover.
             _, found = self._there(self._metrics())
             self._write_state(self._criterion.ranked(found))
-            remove_leftovers(self._folder, self._now)
+            remove_leftovers(self._folder)
             return self._keep(prefix, metrics)
         except OSError as error:
             raise CheckpointError(
@@ -155,10 +147,10 @@ class BestCheckpoints:
         if not best:
             return False
         if is_kept:
-            others = [other for other in best if other != name]
-            if not self._is_linked(prefix, others, noted, finite):
+            written = {**noted, _name_of_new(Checkpoint.at(prefix)): finite}
+            self._write_metrics(written)
+            if not self._is_linked(prefix, [n for n in best if n != name], noted):
                 return False
-            written = {**noted, name: finite}
         # Even if this checkpoint is not kept: a run that died may have left more
         # checkpoints than the best ones.
         self._write_state(best)
@@ -183,16 +175,12 @@ class BestCheckpoints:
                     noted[name] = metrics[each]
         return noted, {n: v for n, v in noted.items() if there[n].has_index}
 
-    def _is_linked(
-        self, prefix: str, others: Sequence[str], noted: _Metrics, new: dict[str, float]
-    ) -> bool:
-        """Put a checkpoint with its metrics beside others.
+    def _is_linked(self, prefix: str, others: Sequence[str], noted: _Metrics) -> bool:
+        """Link a checkpoint beside `others`, or restore the notes on those there.
 
         Returns:
             Whether it was still there.
         """
-        name = os.path.basename(prefix)
-        self._write_metrics({**noted, _name_of_new(Checkpoint.at(prefix)): new})
         try:
             self._link(prefix, others)
         except OSError as error:
@@ -209,7 +197,6 @@ class BestCheckpoints:
                 prefix,
             )
             return False
-        self._write_metrics({**noted, name: new})
         return True
 
     def _delete(self, name: str) -> bool:

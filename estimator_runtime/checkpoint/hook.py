@@ -9,7 +9,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -130,7 +130,6 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         waits: Whether training waits for each checkpoint.
         overhead: The fraction of the wall time that checkpoints may take, which the
             interval follows; None for the interval of the hook.
-        clock: Returns the time in seconds.
 
     Attributes:
         measures: The measures of the newest checkpoint on the disk, or None.
@@ -148,7 +147,6 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         writer: CheckpointWriter,
         waits: bool = False,
         overhead: float | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         # Not the constructor of the base class, which would log a second hook.
         self._stock = hook
@@ -156,7 +154,6 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         self._writer = writer
         self._waits = waits
         self._overhead = overhead
-        self._clock = clock
         self._saved_at: float | None = None
         self._left_out: int | None = None  # the newest step, if its save was skipped
         self.measures: CheckpointCost | None = None
@@ -238,10 +235,10 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             # time, and a newer one would replace it.
             self._left_out = step
             return False
-        start = self._clock()
+        start = time.monotonic()
         with request.saving():
             self._writer.make_room(instead_of=self._series)
-        waited_secs = self._clock() - start
+        waited_secs = time.monotonic() - start
         if self.measures is not None and self._overhead is not None:
             self._follow_cost(self._overhead)
         _tensorflow.info(
@@ -291,7 +288,7 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         self, session: tf.compat.v1.Session, step: int, waited_secs: float
     ) -> None:
         """Write a checkpoint, for which training has waited `waited_secs` already."""
-        start = self._clock()
+        start = time.monotonic()
         since_secs = None if self._saved_at is None else start - self._saved_at
         self._saved_at = start
         if self._target is None:
@@ -315,17 +312,17 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
 
         if isinstance(self._target, SaverTarget):
             size = self._target.save(step)
-            note(size, waited_secs + self._clock() - start, 0.0)
+            note(size, waited_secs + time.monotonic() - start, 0.0)
             return
-        write, size = self._target.prepare(step)
+        write, size = self._target.prepare(step, self._meta)
         waits = self._waits or any(_will_read(e, step) for e in self._listeners)
-        blocked_secs = waited_secs + self._clock() - start
+        blocked_secs = waited_secs + time.monotonic() - start
 
         def write_and_note() -> None:
-            begun = self._clock()
+            begun = time.monotonic()
             with request.saving():
                 write()
-            took_secs = self._clock() - begun
+            took_secs = time.monotonic() - begun
             waited, background = (took_secs, 0.0) if waits else (0.0, took_secs)
             note(size, blocked_secs + waited, background)
 
@@ -346,5 +343,4 @@ class CheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             return SaverTarget(session, saver, self._save_path, self._save_graph_def)
         if self._save_graph_def:
             self._meta = self._meta or exported_meta(session, saver)
-            target.meta = self._meta
         return target

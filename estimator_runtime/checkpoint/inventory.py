@@ -5,7 +5,7 @@ import dataclasses
 import glob
 import itertools
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import cast
 
 from estimator_runtime.checkpoint.checkpoint import Checkpoint
@@ -163,17 +163,19 @@ def _take(folder: str, problem: Callable[[str], str | None] | None) -> Inventory
         _examine(folder, each, each.prefix == seen.latest, known, problem)
         for each in _found(folder, seen)
     ]
-    found = [
-        entry
-        for entry in (*examined, *map(_temporary, seen.temporary))
-        if entry is not None
-    ]
+    entries = (*examined, *map(_temporary, seen.temporary))
+    found = [entry for entry in entries if entry is not None]
     if not found:
         raise CheckpointError(
             f"{folder!r} has no checkpoints, but other files; is it the model_dir?"
         )
     found.sort(key=lambda each: (_step(each), each.path))
-    best = _restart(seen, found, known)
+    unreadable = {each.path for each in found if each.state == UNREADABLE}
+    # A restart fails at the first checkpoint that it cannot read.
+    before = itertools.takewhile(
+        lambda each: each.prefix not in unreadable, seen.candidates
+    )
+    best, _ = dataclasses.replace(seen, candidates=tuple(before)).plan(known)
     good = [e for e in found if best and e.path == best.prefix and e.state == GOOD]
     return Inventory(
         folder=folder,
@@ -221,25 +223,6 @@ def _examine(
         reason=reason,
         is_read=is_read,
     )
-
-
-def _restart(
-    seen: FolderScan, entries: Iterable[Entry], known: Mapping[str, str | None]
-) -> Checkpoint | None:
-    """Return the checkpoint that a restart would continue from, or None.
-
-    Args:
-        seen: What is in the folder.
-        entries: All entries.
-        known: What is wrong with checkpoints, by path without suffix.
-    """
-    unreadable = {each.path for each in entries if each.state == UNREADABLE}
-    # A restart fails at the first checkpoint that it cannot read.
-    before = itertools.takewhile(
-        lambda each: each.prefix not in unreadable, seen.candidates
-    )
-    best, _ = dataclasses.replace(seen, candidates=tuple(before)).plan(known)
-    return best
 
 
 def _found(folder: str, seen: FolderScan) -> Iterable[Checkpoint]:

@@ -116,19 +116,6 @@ def refuse_to_start_over(folder: str, what: str = "training would start over") -
     )
 
 
-def plan(
-    folder: str,
-) -> tuple[Checkpoint | None, dict[str, str], str | None]:
-    """Return which checkpoint training would resume from, without changing anything.
-
-    Returns:
-        A tuple of the checkpoint or None, the checkpoints that would be skipped (path
-        to what is wrong with it), and what is wrong with the state file or None.
-    """
-    seen = scan(folder)
-    return *seen.plan(), seen.lost
-
-
 def newest_as_text(
     path: str | None, unknown: str | None = None, spoilt: str | None = None
 ) -> str:

@@ -94,23 +94,6 @@ def saved_by(saver: Any, graph: Any) -> list[Saved] | None:
     return found or None
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Values:
-    """The values that a Saver would have saved at one step.
-
-    Attributes:
-        arrays: An array for each tensor, in the order of `Snapshot.saved`. Strings are
-            arrays of bytes objects.
-    """
-
-    arrays: tuple[np.ndarray, ...]
-
-    @property
-    def bytes(self) -> int:
-        """Size of the values, in bytes."""
-        return sum(map(_bytes, self.arrays))
-
-
 class Snapshot:
     """A reader of all values that a Saver saves, for any number of steps.
 
@@ -133,11 +116,15 @@ class Snapshot:
         options = config_pb2.CallableOptions(fetch=names)
         self._read = sessions.compiled(session, options)
 
-    def take(self) -> Values:
-        """Return the values of this moment; no step may run during the call."""
+    def take(self) -> list[np.ndarray]:
+        """Return the values of this moment; no step may run during the call.
+
+        Returns:
+            An array for each tensor in `saved`. Strings are arrays of bytes objects.
+        """
         raw = self._read()
         held = zip(self._places, self._are_held, strict=True)
-        return Values(arrays=tuple(_kept(raw[i], is_held) for i, is_held in held))
+        return [_kept(raw[i], is_held) for i, is_held in held]
 
 
 def is_held(tensor: tf.Tensor) -> bool:
@@ -158,7 +145,8 @@ def _kept(value: Any, is_held: bool) -> np.ndarray:
     return value if is_held or value.flags.owndata else value.copy()
 
 
-def _bytes(array: np.ndarray) -> int:
+def size_of(array: np.ndarray) -> int:
+    """Return the size of the values in an array, in bytes."""
     return sum(map(len, array.flat)) if array.dtype == object else array.nbytes
 
 

@@ -15,13 +15,11 @@ from estimator_runtime.checkpoint.save import writer
 from estimator_runtime.checkpoint.save.snapshot import (
     CannotSnapshot,
     Snapshot,
+    size_of,
 )
 from estimator_runtime.checkpoint.store import series
-from estimator_runtime.checkpoint.store.disk_errors import OF_DISKS
-from estimator_runtime.checkpoint.store.series import Series
 from estimator_runtime.checkpoint.tensor_bundle.writer import BundleWriter
 from estimator_runtime.config.paths import is_local
-from estimator_runtime.errors import CheckpointError
 from estimator_runtime.tf_internals import savers
 
 tf1 = tf.compat.v1
@@ -35,9 +33,6 @@ class Target:
         saver: A built `tf.compat.v1.train.Saver` of its graph.
         save_path: Path of the checkpoints without step, such as "/ckpt/model.ckpt".
 
-    Attributes:
-        meta: Content of the .meta files, or None if there are none.
-
     Raises:
         CannotSnapshot: If only the Saver can save the variables.
     """
@@ -47,27 +42,31 @@ class Target:
     ) -> None:
         if not is_local(save_path) or not os.path.dirname(save_path):
             raise CannotSnapshot("it is not a local folder")
-        self.meta: bytes | None = None
         self._snapshot = Snapshot(session, saver)
         self._bundles = BundleWriter(self._snapshot.saved)
-        self._series = Series(saver, save_path)
+        self._series = series.Series(saver, save_path)
 
-    def prepare(self, step: int) -> tuple[Callable[[], None], int]:
+    def prepare(self, step: int, meta: bytes | None) -> tuple[Callable[[], None], int]:
         """Take a snapshot, between two steps.
+
+        Args:
+            step: The global step.
+            meta: Content of the .meta file, or None for no such file.
 
         Returns:
             (function that writes the checkpoint as `Series.add` does, on any thread;
             size of the values in bytes).
         """
-        values = self._snapshot.take()
+        arrays = self._snapshot.take()
+        size = sum(map(size_of, arrays))
 
         def write_files(prefix: str) -> None:
-            self._bundles.write(prefix, values)
+            self._bundles.write(prefix, arrays)
 
         def write() -> None:
-            self._series.add(step, write_files, values.bytes, self.meta)
+            self._series.add(step, write_files, size, meta)
 
-        return write, values.bytes
+        return write, size
 
 
 def exported_meta(session: tf.compat.v1.Session, saver: Any) -> bytes:
@@ -124,11 +123,16 @@ class SaverTarget:
         if self._series is None:
             self._save(step)
             return 0
-        if not self._is_stock:
-            return self._save_by_saver(step, self._series)
-        prefix = self._series.add_saved(
-            step, lambda: self._save(step, write_state=False)
-        )
+        if self._is_stock:
+            prefix = self._series.add_saved(
+                step, lambda: self._save(step, write_state=False)
+            )
+        else:
+            with self._series.removed_if_failed(step):
+                prefix = self._save(step)
+                if not prefix or not is_local(prefix):
+                    return 0
+                series.sync(prefix)
         return Checkpoint.at(prefix).bytes
 
     def _save(self, step: int, **arguments: Any) -> Any:
@@ -140,16 +144,3 @@ class SaverTarget:
             write_meta_graph=self._has_graph,
             **arguments,
         )
-
-    def _save_by_saver(self, step: int, own_series: Series) -> int:
-        old = own_series.identity_of(step)
-        try:
-            prefix = self._save(step)
-            if not prefix or not is_local(prefix):
-                return 0
-            series.sync(prefix)
-        except CheckpointError:
-            raise
-        except (OSError, *OF_DISKS) as error:
-            raise own_series.failed(step, error, old) from error
-        return Checkpoint.at(prefix).bytes

@@ -46,7 +46,7 @@ _STOCK_PART = re.compile(rf"part{_SHARD}\.(index|data{_SHARD})(\.tempstate\d+)?"
 _DEAD_AFTER_SECS = 600
 
 
-def put_back(folder: str, now: Callable[[], float] = time.time) -> None:
+def put_back(folder: str) -> None:
     """Put back the checkpoints that dead runs were replacing.
 
     Call this before you choose the checkpoint to resume from.
@@ -54,7 +54,7 @@ def put_back(folder: str, now: Callable[[], float] = time.time) -> None:
     Raises:
         OSError: If the folder cannot be read, or a checkpoint cannot be put back.
     """
-    for saving in _dead_saves(folder, now):
+    for saving in _dead_saves(folder):
         if not saving.is_in_place:
             saving.undo()
 
@@ -73,8 +73,14 @@ def remove_leftovers(folder: str, now: Callable[[], float] = time.time) -> None:
     for saving in _dead_saves(folder, now):
         failed.add(saving.path)
         with _warned(saving.path):
+            if will_undo(saving, state):
+                saving.undo()
+                _logger.warning(
+                    "%s is removed, because the run that saved it died before it had "
+                    "recorded it in the state file",
+                    saving.prefix,
+                )
             if state is not None:
-                _undo_if_unnamed(saving, state)
                 _finish_deletions(folder, state)
             failed.remove(saving.path)
     for path in temporaries(folder):
@@ -156,7 +162,9 @@ def dead_save(path: str, now: Callable[[], float] = time.time) -> SavingFolder |
     return SavingFolder(path) if is_ours and is_dead(path, now) else None
 
 
-def _dead_saves(folder: str, now: Callable[[], float]) -> list[SavingFolder]:
+def _dead_saves(
+    folder: str, now: Callable[[], float] = time.time
+) -> list[SavingFolder]:
     found = [dead_save(path, now) for path in temporaries(folder)]
     return [saving for saving in found if saving is not None]
 
@@ -168,16 +176,6 @@ def _remove(path: str) -> None:
         shutil.rmtree(path)
     else:  # If its writer was about to lock it, it creates another one.
         os.rmdir(path)
-
-
-def _undo_if_unnamed(saving: SavingFolder, state: State) -> None:
-    if will_undo(saving, state):
-        saving.undo()
-        _logger.warning(
-            "%s is removed, because the run that saved it died before it had recorded "
-            "it in the state file",
-            saving.prefix,
-        )
 
 
 def _finish_deletions(folder: str, state: State) -> None:

@@ -99,6 +99,5 @@ def this_boot() -> str:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read(8)
     except OSError:
-        return uuid.uuid4().hex[
-            :8
-        ]  # as no other process has it, none is taken for dead
+        # As no other process has it, none is taken for dead.
+        return uuid.uuid4().hex[:8]

@@ -8,13 +8,12 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
 
 from estimator_runtime.checkpoint.checkpoint import (
     Checkpoint,
-    Identity,
     index_identity,
     is_in,
 )
@@ -119,53 +118,51 @@ class Series:
             tf.errors.OpError: If something else fails. The files stay, because a task
                 of the cluster may still be writing to them.
         """
-        prefix = prefix_of(self._saver, self._save_path, step)
-        old = self.identity_of(step)
-        with locks.write_lock(), contextlib.ExitStack() as unread:
-            folder = None
-            try:
-                folder = SavingFolder.create(prefix)
-                # A chief that comes back to living ps tasks saves their step again. The
-                # Saver writes to temporary names first. So until it renames them, the
-                # old checkpoint of that step stays unchanged.
-                save()
-                sync(prefix)
-                state, gone = self._record(prefix, unread)
-                self._delete(gone, state)
-            except (OSError, *OF_DISKS) as error:
-                raise self.failed(step, error, old) from error
-            finally:
-                # Also after other errors: if the folder stayed, later checkpoints
-                # would be taken for older ones.
-                if folder is not None:
-                    folder.remove()
+        with (
+            locks.write_lock(),
+            contextlib.ExitStack() as stack,
+            self.removed_if_failed(step) as prefix,
+        ):
+            folder = SavingFolder.create(prefix)
+            # Also after other errors: if the folder stayed, later checkpoints would be
+            # taken for older ones.
+            stack.callback(folder.remove)
+            # A chief that comes back to living ps tasks saves their step again. The
+            # Saver writes to temporary names first. So until it renames them, the old
+            # checkpoint of that step stays unchanged.
+            save()
+            sync(prefix)
+            state, gone = self._record(prefix, stack)
+            self._delete(gone, state)
         return prefix
 
-    def identity_of(self, step: int) -> Identity | None:
-        """Return what identifies the checkpoint of a step, or None if there is none."""
-        return index_identity(prefix_of(self._saver, self._save_path, step))
+    @contextlib.contextmanager
+    def removed_if_failed(self, step: int) -> Iterator[str]:
+        """Remove what a Saver has written in this context, if the disk fails.
 
-    def failed(
-        self,
-        step: int,
-        error: BaseException,
-        old: Identity | None,
-    ) -> CheckpointError:
-        """Remove what a Saver has written of a checkpoint, and return the error.
+        A checkpoint of that step that was there before stays, unless it was replaced.
 
-        `error` is what the Saver has raised, `old` what `identity_of` returned before
-        the Saver was called: a checkpoint of that step that was there before stays,
-        unless it was replaced.
+        Yields:
+            Path of the checkpoint, without suffix.
+
+        Raises:
+            CheckpointError: If the disk has failed.
         """
         prefix = prefix_of(self._saver, self._save_path, step)
-        is_replaced = old is None or old != self.identity_of(step)
-        shutil.rmtree(f"{prefix}_temp", ignore_errors=True)
-        for path in glob.glob(f"{glob.escape(prefix)}.*.tempstate*"):
-            durable.remove_if_there(path)
-        with contextlib.suppress(OSError):
-            if is_replaced and not self._is_named(prefix):
-                Checkpoint.at(prefix).delete()
-        return disk_error(prefix, error)
+        old = index_identity(prefix)
+        try:
+            yield prefix
+        except CheckpointError:
+            raise
+        except (OSError, *OF_DISKS) as error:
+            is_replaced = old is None or old != index_identity(prefix)
+            shutil.rmtree(f"{prefix}_temp", ignore_errors=True)
+            for path in glob.glob(f"{glob.escape(prefix)}.*.tempstate*"):
+                durable.remove_if_there(path)
+            with contextlib.suppress(OSError):
+                if is_replaced and not self._is_named(prefix):
+                    Checkpoint.at(prefix).delete()
+            raise disk_error(prefix, error) from error
 
     def _put_meta(self, path: str, content: bytes) -> None:
         if self._meta_path is not None:
@@ -200,31 +197,28 @@ class Series:
             self._preserved_at if is_past else now,
             may_go=lambda path: unread.enter_context(locks.deleting(path)),
         )
+        latest = newer or prefix
+
+        def naming(checkpoints: Sequence[tuple[str, float]]) -> state_file.State:
+            return state_file.State(
+                latest=latest,
+                paths=tuple(path for path, _ in checkpoints),
+                timestamps=tuple(at for _, at in checkpoints),
+                last_preserved=plan.preserved_at,
+            )
+
         named = plan.kept
         for path in (prefix, newer):
-            if path is not None and path not in {*dict(named), *plan.gone}:
+            if path is not None and path not in dict((*named, *plan.gone)):
                 named = (*named, (path, self._now()))
-        state = state_file.State(
-            latest=newer or prefix,
-            paths=tuple(path for path, _ in named),
-            timestamps=tuple(at for _, at in named),
-            last_preserved=plan.preserved_at,
-        )
-        times = dict(kept)
-        self._write_state(
-            dataclasses.replace(
-                state,
-                paths=(*plan.gone, *state.paths),
-                timestamps=(*(times[path] for path in plan.gone), *state.timestamps),
-            )
-        )
-        self._newest = os.path.basename(state.latest)
+        self._write_state(naming((*plan.gone, *named)))
+        self._newest = os.path.basename(latest)
         # The training thread may have saved by itself meanwhile.
         added = [each for each in self._saver._last_checkpoints if each not in before]
         self._saver._last_checkpoints = [*elsewhere, *plan.kept, *added]
         self._preserved_at = plan.preserved_at
         self._saver._next_checkpoint_time = plan.preserved_at + self._policy.every_secs
-        return state, plan.gone
+        return naming(named), tuple(dict(plan.gone))
 
     def _write_state(self, state: state_file.State) -> None:
         relative = self._saver._save_relative_paths or not os.path.isabs(self._folder)
@@ -319,7 +313,7 @@ class RetentionPlan:
     Attributes:
         kept: (path, seconds since 1970) of each checkpoint that the Saver still tracks,
             oldest first.
-        gone: Paths of the checkpoints to delete.
+        gone: (path, seconds since 1970) of each checkpoint to delete.
         preserved_at: Start of the current interval of `Policy.every_secs`, in seconds
             since 1970. The first checkpoint after its end is kept for good. Intervals
             are counted from the start of the training, and this one is the last that
@@ -327,7 +321,7 @@ class RetentionPlan:
     """
 
     kept: tuple[tuple[str, float], ...]
-    gone: tuple[str, ...]
+    gone: tuple[tuple[str, float], ...]
     preserved_at: float
 
 
@@ -368,7 +362,7 @@ class Policy:
             return RetentionPlan(
                 kept=tuple(saved[:-1]), gone=(), preserved_at=preserved_at
             )
-        gone: list[str] = []
+        gone: list[tuple[str, float]] = []
         late: list[tuple[str, float]] = []
         for path, at in saved[: -self.newest]:
             if at == math.inf:
@@ -376,7 +370,7 @@ class Policy:
             if at - preserved_at > self.every_secs:
                 preserved_at += self._whole_intervals(at - preserved_at)
             elif may_go(path):
-                gone.append(path)
+                gone.append((path, at))
             else:
                 late.append((path, at))
         return RetentionPlan(

@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-from typing import Any
 
 from estimator_runtime.checkpoint.store import durable
 from estimator_runtime.checkpoint.tensor_bundle import proto, reading
@@ -56,7 +55,13 @@ def read_state(folder: str) -> State | None:
         raise StateError(str(error)) from error
     except UnicodeDecodeError as error:
         raise StateError("is not text") from error
-    message = _parsed(text)
+    from google.protobuf import text_format
+
+    message = proto.message_class("CheckpointState")()
+    try:
+        text_format.Merge(text, message)
+    except text_format.ParseError as error:
+        raise StateError(f"cannot be read by TensorFlow ({error})") from error
     if not message.model_checkpoint_path:
         raise StateError("names no checkpoint")
     latest = os.path.join(folder, message.model_checkpoint_path)
@@ -95,18 +100,6 @@ def check(path: str) -> None:
         ) from error
     except OSError:  # TensorFlow gets the same, and says so
         return
-
-
-def _parsed(text: str) -> Any:
-    """Return the protobuf message in the text of a state file."""
-    from google.protobuf import text_format
-
-    message = proto.message_class("CheckpointState")()
-    try:
-        text_format.Merge(text, message)
-    except text_format.ParseError as error:
-        raise StateError(f"cannot be read by TensorFlow ({error})") from error
-    return message
 
 
 def write_state(folder: str, state: State, relative: bool = True) -> None:

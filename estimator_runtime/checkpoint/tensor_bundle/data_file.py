@@ -23,26 +23,25 @@ _DIRECT = getattr(os, "O_DIRECT", 0)
 class DataFile:
     """A new file to which arrays are written, one after the other.
 
-    On a file system without direct I/O, the page cache is used. The file is complete
-    when `close` has returned, but it may not be on the disk yet.
+    Use it as a context manager. At the end of the context, the file is complete, but it
+    may not be on the disk yet. On a file system without direct I/O, the page cache is
+    used.
 
     Args:
         path: The file; an existing one is replaced.
 
     Raises:
-        OSError: If the file cannot be opened.
+        OSError: If the file cannot be opened, or at the end, if the rest of the buffer
+            cannot be written.
     """
 
     def __init__(self, path: str) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
         try:
             self._file = os.open(path, flags | _DIRECT, 0o666)
-            self._is_direct = bool(_DIRECT)
         except OSError:
             # For any error: if direct I/O was not the cause, it is raised again here.
             self._file = os.open(path, flags, 0o666)
-            self._is_direct = False
-        self._is_open = True
         # Aligned to a page.
         self._memory = mmap.mmap(-1, _BUFFER_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANON)
         self._buffer = np.frombuffer(self._memory, np.uint8)
@@ -53,7 +52,13 @@ class DataFile:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.close()
+        try:
+            if self._filled:
+                size = self.bytes
+                self._flush(-(-self._filled // _BLOCK_BYTES) * _BLOCK_BYTES)
+                os.ftruncate(self._file, size)
+        finally:
+            os.close(self._file)
 
     @property
     def bytes(self) -> int:
@@ -81,25 +86,6 @@ class DataFile:
                 self._flush(_BUFFER_BYTES)
         return checksum
 
-    def close(self) -> None:
-        """Write the rest of the buffer, and close the file.
-
-        A second call does nothing.
-
-        Raises:
-            OSError: If the rest cannot be written.
-        """
-        if not self._is_open:
-            return
-        self._is_open = False
-        try:
-            if self._filled:
-                size = self.bytes
-                self._flush(-(-self._filled // _BLOCK_BYTES) * _BLOCK_BYTES)
-                os.ftruncate(self._file, size)
-        finally:
-            os.close(self._file)
-
     def _flush(self, count: int) -> None:
         """Write the first `count` bytes of the buffer, a multiple of the block size."""
         left = memoryview(self._memory)[:count]
@@ -107,13 +93,12 @@ class DataFile:
             try:
                 written = os.write(self._file, left)
             except OSError:
-                if not self._is_direct:
+                flags = fcntl.fcntl(self._file, fcntl.F_GETFL)
+                if not flags & _DIRECT:
                     raise
                 # The blocks of the file system are larger, or it accepts the flag but
                 # does not support direct I/O. Any other error is raised again.
-                flags = fcntl.fcntl(self._file, fcntl.F_GETFL)
                 fcntl.fcntl(self._file, fcntl.F_SETFL, flags & ~_DIRECT)
-                self._is_direct = False
                 continue
             left = left[written:]
         self._flushed += count

@@ -11,8 +11,10 @@ The reader checks everything, so that damage is found here and not in the middle
 restore. The writer produces the same bytes as TensorFlow for the same entries.
 """
 
+import itertools
+import math
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from crc32c import crc32c
 
@@ -23,6 +25,8 @@ _BLOCK_BYTES = 256 << 10  # a block that has reached this size is closed
 _RESTART_INTERVAL = 16  # entries from one with a whole key to the next such entry
 _HANDLES_BYTES = 40  # of the footer, before the magic number
 _UNCOMPRESSED = b"\0"
+_LIMIT = b"\xff"  # greater than any key
+_META_INDEX = struct.pack("<2I", 0, 1)  # a block without entries
 
 
 class TableError(ValueError):
@@ -124,31 +128,28 @@ def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
         position += size
 
 
-def table(entries: Iterable[tuple[bytes, bytes]]) -> bytes:
+def table(entries: Sequence[tuple[bytes, bytes]]) -> bytes:
     """Return the content of a table.
 
     Args:
-        entries: The (key, value) pairs, sorted by key. No two keys are equal.
+        entries: One or more (key, value), sorted by key. The keys are texts in UTF-8,
+            and no two are equal.
 
     Returns:
         The content of the whole file.
     """
     content = bytearray()
-    index = _Block(restart_interval=1)
-    block, handle = _Block(_RESTART_INTERVAL), b""
-    for key, value in entries:
-        if handle:
-            index.add(_separator(block.last_key, key), handle)
-            block, handle = _Block(_RESTART_INTERVAL), b""
-        block.add(key, value)
-        if block.size >= _BLOCK_BYTES:
-            handle = _append(content, block)
-    if block.size and not handle:
-        handle = _append(content, block)
-    meta_handle = _append(content, _Block(_RESTART_INTERVAL))
-    if handle:
-        index.add(_successor(block.last_key), handle)
-    handles = meta_handle + _append(content, index)
+    index: list[tuple[bytes, bytes]] = []
+    done = 0
+    while done < len(entries):
+        left = itertools.islice(entries, done, None)
+        block, count = _new_block(left, _RESTART_INTERVAL, _BLOCK_BYTES)
+        done += count
+        limit = entries[done][0] if done < len(entries) else _LIMIT
+        separator = _separator(entries[done - 1][0], limit)
+        index.append((separator, _append(content, block)))
+    handles = _append(content, _META_INDEX)
+    handles += _append(content, _new_block(index, restart_interval=1)[0])
     content += handles.ljust(_HANDLES_BYTES, b"\0") + struct.pack("<Q", MAGIC)
     return bytes(content)
 
@@ -163,73 +164,54 @@ def encode_varint(value: int) -> bytes:
     return bytes(written)
 
 
-class _Block:
-    """A block of entries, most of which store only the part of their key that differs.
+def _new_block(
+    entries: Iterable[tuple[bytes, bytes]],
+    restart_interval: int,
+    most_bytes: float = math.inf,
+) -> tuple[bytes, int]:
+    """Return a block of the first entries; most store only a part of their key.
 
     Args:
+        entries: At least one (key, value).
         restart_interval: Number of entries from one that stores its whole key to the
             next such entry.
+        most_bytes: Once the block has reached this size, it gets no more entries.
+
+    Returns:
+        (the content of the block, how many entries it has).
     """
-
-    def __init__(self, restart_interval: int) -> None:
-        self.last_key = b""
-        self._interval = restart_interval
-        self._content = bytearray()
-        self._restarts = [0]
-        self._since_restart = 0
-
-    @property
-    def size(self) -> int:
-        """Size of the block in bytes; 0 if it has no entries."""
-        if not self._content:
-            return 0
-        return len(self._content) + 4 * len(self._restarts) + 4
-
-    def add(self, key: bytes, value: bytes) -> None:
-        shared = 0
-        if self._since_restart == self._interval:
-            self._restarts.append(len(self._content))
-            self._since_restart = 0
-        elif self._since_restart:
-            shared = _common(self.last_key, key)
+    content, restarts, last_key, count = bytearray(), [], b"", 0
+    for key, value in entries:
+        shared = _common(last_key, key)
+        if count % restart_interval == 0:
+            shared = 0
+            restarts.append(len(content))
         lengths = (shared, len(key) - shared, len(value))
-        self._content += b"".join(map(encode_varint, lengths)) + key[shared:] + value
-        self.last_key = key
-        self._since_restart += 1
+        content += b"".join(map(encode_varint, lengths)) + key[shared:] + value
+        last_key, count = key, count + 1
+        if len(content) + 4 * len(restarts) + 4 >= most_bytes:
+            break
+    numbers = [*restarts, len(restarts)]
+    return bytes(content) + struct.pack(f"<{len(numbers)}I", *numbers), count
 
-    def content(self) -> bytes:
-        numbers = [*self._restarts, len(self._restarts)]
-        return bytes(self._content) + struct.pack(f"<{len(numbers)}I", *numbers)
 
-
-def _append(content: bytearray, block: _Block) -> bytes:
+def _append(content: bytearray, block: bytes) -> bytes:
     """Append a block to a table; return its handle."""
-    data = block.content()
-    handle = encode_varint(len(content)) + encode_varint(len(data))
-    data += _UNCOMPRESSED
-    content += data + struct.pack("<I", masked(crc32c(data)))
+    handle = encode_varint(len(content)) + encode_varint(len(block))
+    block += _UNCOMPRESSED
+    content += block + struct.pack("<I", masked(crc32c(block)))
     return handle
+
+
+def _separator(key: bytes, limit: bytes) -> bytes:
+    """Return a short key that is not less than `key`, but less than `limit`."""
+    place = _common(key, limit)
+    if place < len(key) and key[place] + 1 < limit[place]:
+        return key[:place] + bytes([key[place] + 1])
+    return key
 
 
 def _common(one: bytes, other: bytes) -> int:
     """Return the length of the common prefix of two keys."""
     most = min(len(one), len(other))
     return next((i for i in range(most) if one[i] != other[i]), most)
-
-
-def _separator(key: bytes, limit: bytes) -> bytes:
-    """Return a short key that is not less than `key`, but less than `limit`."""
-    place = _common(key, limit)
-    if place < min(len(key), len(limit)):
-        byte = key[place]
-        if byte < 0xFF and byte + 1 < limit[place]:
-            return key[:place] + bytes([byte + 1])
-    return key
-
-
-def _successor(key: bytes) -> bytes:
-    """Return a short key that is not less than `key`."""
-    for place, byte in enumerate(key):
-        if byte != 0xFF:
-            return key[:place] + bytes([byte + 1])
-    return key

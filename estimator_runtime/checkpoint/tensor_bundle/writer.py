@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2, tensor_bundle_pb2
 
@@ -21,7 +22,7 @@ from estimator_runtime.checkpoint.tensor_bundle.table import masked, table
 tf1 = tf.compat.v1
 
 
-# `Saved` and `Values` are `Any` here: this package imports nothing of a higher layer.
+# `Saved` is `Any` here: this package imports nothing of a higher layer.
 class BundleWriter:
     """A writer of checkpoints in the V2 format, as one shard, from arrays.
 
@@ -39,25 +40,25 @@ class BundleWriter:
             for each in saved
         )
 
-    def write(self, prefix: str, values: Any) -> None:
+    def write(self, prefix: str, arrays: Sequence[np.ndarray]) -> None:
         """Write the files of one checkpoint, without syncing them to the disk.
 
         Args:
             prefix: Path without suffix; its folder exists.
-            values: `Values` of the tensors in `saved`.
+            arrays: The values of the tensors in `saved`. Strings are bytes objects.
 
         Raises:
             OSError: If the files cannot be written.
             tf.errors.OpError: If TensorFlow cannot write them.
         """
         if not self._is_plain:
-            self._save_op(prefix, *values.arrays)
+            self._save_op(prefix, *arrays)
             return
         header = tensor_bundle_pb2.BundleHeaderProto(num_shards=1)
         header.version.producer = 1
         entries = [(b"", header.SerializeToString())]
         with DataFile(index.shard_path(prefix, 0, 1)) as data_file:
-            for saved, array in zip(self._saved, values.arrays, strict=True):
+            for saved, array in zip(self._saved, arrays, strict=True):
                 entry = tensor_bundle_pb2.BundleEntryProto(
                     dtype=saved.tensor.dtype.base_dtype.as_datatype_enum,
                     offset=data_file.bytes,

@@ -221,7 +221,7 @@ class Record:
         if not is_local(self.model_dir):
             return Newest(unknown=f"as only TensorFlow reads {self.model_dir}")
         try:
-            found, _, _ = recovery.plan(self.model_dir)
+            found, _ = recovery.scan(self.model_dir).plan()
         except FileNotFoundError:
             found = None
         except OSError as error:

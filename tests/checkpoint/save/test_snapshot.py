@@ -48,7 +48,7 @@ CHANGES = {
 def values_of(snapshot):
     return dict(
         zip([s.name + s.slice_spec for s in snapshot.saved],
-            snapshot.take().arrays, strict=True)
+            snapshot.take(), strict=True)
     )  # fmt: skip
 
 

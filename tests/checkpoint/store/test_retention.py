@@ -28,7 +28,7 @@ def test_the_newest_stay(newest, times, kept, gone):
     plan = Policy(newest=newest, every_secs=1000).plan(saved(*times), preserved_at=0)
     assert plan == RetentionPlan(
         kept=tuple(saved(*kept)),
-        gone=tuple(path for path, _ in saved(*gone)),
+        gone=tuple(saved(*gone)),
         preserved_at=0,
     )
 
@@ -42,7 +42,7 @@ def test_a_steady_training_keeps_those_that_a_saver_of_tensorflow_keeps(pace):
     for at in range(0, 2000, pace):
         plan = policy.plan([*kept, *saved(at)], preserved_at)
         kept, preserved_at = list(plan.kept), plan.preserved_at
-        gone.update(plan.gone)
+        gone.update(dict(plan.gone))
     for at in range(0, kept[0][1], pace):  # as in Saver._MaybeDeleteOldCheckpoints
         if at > next_time:
             next_time += every
@@ -53,7 +53,7 @@ def test_a_steady_training_keeps_those_that_a_saver_of_tensorflow_keeps(pace):
 
 def test_a_pause_keeps_one_and_not_one_for_each_hour_of_it():
     plan = Policy(newest=1, every_secs=10).plan(saved(1000, 1001, 1002), 0.0)
-    assert (plan.gone, plan.preserved_at) == (("at 1001",), 1000)
+    assert (plan.gone, plan.preserved_at) == ((("at 1001", 1001),), 1000)
 
 
 def test_without_a_time_between_them_all_stay():
@@ -63,4 +63,6 @@ def test_without_a_time_between_them_all_stay():
 
 def test_what_the_program_has_marked_to_stay_stays():
     plan = Policy(newest=1, every_secs=10).plan(saved(math.inf, 1, 2), 0.0)
-    assert plan == RetentionPlan(kept=(("at 2", 2),), gone=("at 1",), preserved_at=0.0)
+    assert plan == RetentionPlan(
+        kept=(("at 2", 2),), gone=(("at 1", 1),), preserved_at=0.0
+    )

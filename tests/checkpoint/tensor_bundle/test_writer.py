@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from estimator_runtime.checkpoint.save.snapshot import Saved, Values
+from estimator_runtime.checkpoint.save.snapshot import Saved
 from estimator_runtime.checkpoint.tensor_bundle.writer import BundleWriter
 
 DTYPES = [
@@ -26,7 +26,7 @@ class StockWriter:
     def __init__(self, saved):
         self._saved = saved
 
-    def write(self, prefix, values):
+    def write(self, prefix, arrays):
         tensors = [each.tensor for each in self._saved]
         save = tf.raw_ops.SaveV2(
             prefix=prefix,
@@ -35,7 +35,7 @@ class StockWriter:
             tensors=tensors,
         )
         with tf.compat.v1.Session() as session:
-            session.run(save, dict(zip(tensors, values.arrays, strict=True)))
+            session.run(save, dict(zip(tensors, arrays, strict=True)))
 
 
 def written_by(writer, folder, arrays):
@@ -51,7 +51,7 @@ def written_by(writer, folder, arrays):
         ]
         os.makedirs(folder)
         prefix = os.path.join(folder, "model.ckpt-1")
-        writer(saved).write(prefix, Values(arrays=tuple(arrays.values())))
+        writer(saved).write(prefix, list(arrays.values()))
     found = {}
     for name in os.listdir(folder):
         with open(os.path.join(folder, name), "rb") as file:
