@@ -129,12 +129,14 @@ def _leave_out_copies(absl_logging: Any) -> None:
     of_absl.addFilter(is_new)
 
 
-class _TaskRecord(logging.LogRecord):
-    """A log record whose message has a tab before each line but the first."""
+def _format_marked(handler: Any, record: logging.LogRecord) -> str:
+    """Return the text of a record; on a standard stream, its further lines are marked.
 
-    def getMessage(self) -> str:
-        """Return the message."""
-        return super().getMessage().replace("\n", "\n\t")
+    What other handlers of the program write, such as to a file, is not changed.
+    """
+    text = logging.Handler.format(handler, record)
+    standard = (sys.stderr, sys.stdout, sys.__stderr__, sys.__stdout__)
+    return text.replace("\n", "\n\t") if handler.stream in standard else text
 
 
 _installed: DeprecationFilter | None = None
@@ -143,14 +145,15 @@ _installed: DeprecationFilter | None = None
 def start(environ: Mapping[str, str]) -> None:
     """Install the filters, unless every line is to be shown.
 
-    In a task of a job, mark the lines that continue a message. So the launcher, which
-    shows messages by their level, knows where a message ends.
+    In a task of a job, mark the lines that continue a message on standard error or
+    output by a tab. So the launcher, which shows messages by their level, knows where a
+    message ends.
 
     Raises:
         ConfigError: If the variable has an invalid value.
     """
     if reporting.is_on():
-        logging.setLogRecordFactory(_TaskRecord)
+        logging.StreamHandler.format = _format_marked  # type: ignore[assignment, method-assign]
     if _installed is None and not is_verbose(environ):
         _install()
 
