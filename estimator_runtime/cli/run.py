@@ -29,7 +29,7 @@ from estimator_runtime.config.role import TaskType
 from estimator_runtime.config.tf_config import check_form, task_name
 from estimator_runtime.errors import LaunchError, UsageError
 from estimator_runtime.output import json_log, log_filter, tensorboard
-from estimator_runtime.output.tensorboard import Dashboard
+from estimator_runtime.output.terminal import write_error
 from estimator_runtime.patching import patch
 from estimator_runtime.patching.injection import garbage_collector
 from estimator_runtime.patching.table import PROGRAM_SESSION
@@ -89,11 +89,11 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
     )
     file = f"{program.replace('.', os.sep)}.py" if options.is_module else program
     hint = None if has_no_hint else misplaced_option(arguments, parser, file)
+    tensorboard.request(options.tensorboard)
     if is_cluster:
         if not options.is_module:
             script.check_rereadable(program)
         return _run_with_hint(hint, lambda: launch(options))
-    tensorboard.request(options.tensorboard)
     reporting.start(os.environ)
     # Only the form is checked, because only the script knows whether it needs a chief
     # or a task: under a multi-worker strategy, for example, worker 0 leads.
@@ -117,7 +117,7 @@ def _run_with_hint(hint: str | None, run: Callable[[], int]) -> int:
     if hint is None:
         return run()
     text, status = f"{NAME}: {hint}\n", 1
-    script.write_error(text)
+    write_error(text)
     try:
         status = run()
         return status
@@ -129,7 +129,7 @@ def _run_with_hint(hint: str | None, run: Callable[[], int]) -> int:
         raise
     finally:
         if 0 < status < 128:  # Above, it is that of a signal.
-            script.write_error(text)
+            write_error(text)
 
 
 def _run_here(run: Callable[[], int]) -> int:
@@ -211,20 +211,16 @@ class _StoppedBeforeStart(BaseException):
 
 def _wait(handle: JobHandle, port: int | str | None, console: Console) -> Outcome:
     """Wait for the end of a job, and start TensorBoard once its folder is known."""
-    with contextlib.ExitStack() as stack:
-        while not handle.has_ended(_POLL_SECS):
-            folder = handle.model_dir()
-            if port is not None and folder is not None:
-                dashboard = Dashboard.started(folder, port, console.say)
-                port = None
-                if dashboard is not None:
-                    stack.callback(dashboard.close)
-        if port is not None:
-            console.say(
-                "TensorBoard was not started: no task has said in time which its model "
-                "directory is, as tf.estimator.train_and_evaluate does"
-            )
-        return handle.wait()
+    folder = None
+    while not handle.has_ended(_POLL_SECS):
+        folder = handle.model_dir()
+        tensorboard.start_if_requested(folder, console.say)
+    if port is not None and folder is None:
+        console.say(
+            "TensorBoard was not started: no task has said in time which its model "
+            "directory is, as tf.estimator.train_and_evaluate does"
+        )
+    return handle.wait()
 
 
 def _backend_options(options: argparse.Namespace) -> dict[str, Any]:
@@ -266,12 +262,12 @@ def job_of(options: argparse.Namespace) -> Job:
             "leave out --no-chief"
         )
     trainer = Resources(
-        cpus=_given(options.cpus_per_worker, 1), gpus=_given(options.gpus_per_worker, 0)
+        **_known(cpus=options.cpus_per_worker, gpus=options.gpus_per_worker)
     )
     resources = {
         TaskType.CHIEF: trainer,
         TaskType.WORKER: trainer,
-        TaskType.PS: Resources(cpus=_given(options.cpus_per_ps, 1)),
+        TaskType.PS: Resources(**_known(cpus=options.cpus_per_ps)),
         TaskType.EVALUATOR: Resources(cpus=trainer.cpus),
     }
     program, *arguments = options.program
@@ -279,16 +275,12 @@ def job_of(options: argparse.Namespace) -> Job:
     if working_dir is not None and not options.is_module:
         program = _in_copy(program, working_dir)
     command = (*(["-m"] if options.is_module else []), "--", program, *arguments)
-    given = {
-        name: value
-        for name in _OF_JOB
-        if (value := getattr(options, name, None)) is not None
-    }
+    given = _known(**{name: getattr(options, name, None) for name in _OF_JOB})
     return Job(command=command, replicas=replicas, resources=resources, **given)
 
 
-def _given(value: float | None, default: float) -> float:
-    return default if value is None else value
+def _known(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _in_copy(script: str, folder: str) -> str:

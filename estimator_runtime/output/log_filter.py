@@ -10,7 +10,6 @@ level, passes unchanged.
 Nothing here imports TensorFlow, because the filters are installed before it is.
 """
 
-import contextlib
 import glob
 import logging
 import os
@@ -21,6 +20,7 @@ from typing import Any
 
 from estimator_runtime import reporting
 from estimator_runtime.config.options import OPTIONS, parse_switch
+from estimator_runtime.output.terminal import write_error
 
 VARIABLE = "ESTIMATOR_RUNTIME_VERBOSE"
 NATIVE_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
@@ -223,9 +223,7 @@ def report_hidden() -> None:
         return
     hidden, _installed.count = _installed.count, 0
     if hidden:
-        # The program may have closed standard error.
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            sys.stderr.write(f"estimator-runtime: {summary(hidden)}\n")
+        write_error(f"estimator-runtime: {summary(hidden)}\n")
 
 
 def summary(hidden: int) -> str:
