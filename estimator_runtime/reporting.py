@@ -72,7 +72,6 @@ class Reporter:
         )
         self._progress: dict[str, Any] = {}
         self._wake = threading.Event()
-        self._closing = False
         self._thread = threads.start("reports", self._serve)
 
     def send(self, report: dict[str, Any]) -> None:
@@ -100,9 +99,8 @@ class Reporter:
 
         The process is expected to end now.
         """
+        self.send({"ending": True})
         if os.getpid() == self._pid:
-            self._closing = True
-            self._wake.set()
             self._thread.join(_FLUSH_SECS)
 
     def _serve(self) -> None:
@@ -110,10 +108,10 @@ class Reporter:
         # The launcher is gone; this task ends soon.
         with contextlib.suppress(BrokenPipeError, FileNotFoundError):
             while True:
-                # Read and cleared before the queue is sent, so that what arrives
-                # meanwhile starts another round.
-                closing = self._closing
+                # Taken before the progress, so that none is older than a report. What
+                # arrives meanwhile starts another round.
                 self._wake.clear()
+                waiting = [self._waiting.popleft() for _ in range(len(self._waiting))]
                 progress: dict[str, Any] = {}
                 # One by one, so that none is lost that another thread sets meanwhile.
                 while self._progress:
@@ -125,15 +123,13 @@ class Reporter:
                 if (secs := self.steps.check()) is not None:
                     self._write({"stalled": secs})
                     faulthandler.dump_traceback(_STDERR)
-                while self._waiting:
-                    report = self._waiting.popleft()
+                for report in waiting:
                     if isinstance(report, threading.Event):
                         report.set()
-                    else:
-                        self._write(report)
-                if closing:
-                    self._write({"ending": True})
-                    return
+                        continue
+                    self._write(report)
+                    if "ending" in report:
+                        return
                 self._wake.wait(_BEAT_SECS)
 
     def _write(self, report: Mapping[str, Any]) -> None:

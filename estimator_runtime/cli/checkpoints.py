@@ -11,6 +11,7 @@ from typing import Any
 from estimator_runtime.checkpoint import cost, inventory
 from estimator_runtime.cli.parser import Parser, number
 
+_FIELDS = ("step", "path", "bytes", "own_bytes", "state", "reason")
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
@@ -86,15 +87,8 @@ def _as_json(found: inventory.Inventory, now: float) -> dict[str, Any]:
         "state_file": found.state_problem,
         "bytes": found.bytes,
         "checkpoints": [
-            {
-                "step": each.step,
-                "path": each.path,
-                "bytes": each.bytes,
-                "own_bytes": each.own_bytes,
-                "age_secs": round(max(0.0, now - each.saved_at), 3),
-                "state": each.state,
-                "reason": each.reason,
-            }
+            {name: getattr(each, name) for name in _FIELDS}
+            | {"age_secs": round(max(0.0, now - each.saved_at), 3)}
             for each in found.entries
         ],
     }
@@ -128,8 +122,7 @@ def _table(found: inventory.Inventory, now: float, is_verified: bool) -> Iterato
         rows.append((step, size(each.own_bytes), _age(now - each.saved_at), state))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row in rows:
-        cells = [cell.rjust(w) for cell, w in zip(row[:3], widths, strict=True)]
-        yield "  ".join((*cells, row[3]))
+        yield "  ".join((*map(str.rjust, row[:3], widths), row[3]))
 
 
 def _state(

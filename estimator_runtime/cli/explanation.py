@@ -5,18 +5,16 @@ import re
 import sys
 import traceback
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from estimator_runtime import code_origin
 from estimator_runtime.code_origin import Origin
 
 _TRACEBACK = "Traceback (most recent call last):"
-# How a message of AutoGraph's begins, what Keras adds to it, and the line after its
-# last frame.
-_OF_AUTOGRAPH = "in user code:\n"
-_AFTER_REASON = "Call arguments received by "
-_RAISED = re.compile(r"^\s*(\w*(?:Error|Exception)): ", re.MULTILINE)
+# Attributes of an error in code that AutoGraph has rewritten, and of one that Keras has
+# raised again with the arguments of a layer.
+_METADATA, _IS_OF_KERAS = "ag_error_metadata", "_keras_call_info_injected"
 _FRAME = re.compile(r'File "(.+)", line (\d+), in (.+)')
 # Lines of a message of TensorFlow's that stand before the reason, and what stands
 # before it on its line.
@@ -98,7 +96,7 @@ def summary_of(failure: BaseException) -> str | None:
         return None
     frames = [frame for frame, _ in traceback.walk_tb(failure.__traceback__)]
     given = _given_to_model(frames)
-    if found := _of_rewritten_code(str(failure)) or _of_lookup(failure, given):
+    if found := _of_rewritten_code(failure) or _of_lookup(failure, given):
         return found
     if not _is_inside_framework(frames):
         return None
@@ -111,7 +109,7 @@ def _of_framework(
     failure: BaseException, texts: Sequence[str], given: Mapping[str, Any]
 ) -> str:
     """Return where the program calls a framework that fails, why, and with what."""
-    what, kind = _reason(failure, texts), type(failure).__name__
+    what, kind = _reason(texts), type(failure).__name__
     # Where the program runs the op, or rather where it has made it, if that is known.
     op = getattr(failure, "op", None)
     made_at = getattr(op, "traceback", None) or ()
@@ -125,17 +123,18 @@ def _of_framework(
     return f"{place}{kind}: {what}"
 
 
-def _place_in_program(frames: Sequence[traceback.FrameSummary]) -> str:
-    places = [
-        _place(frame)
-        for frame in frames
-        if code_origin.of_file(frame.filename) is Origin.PROGRAM
-    ]
-    return "".join(places[-1:])
+def _place_in_program(frames: Iterable[Any]) -> str:
+    """Return the last place in the program, or an empty text.
+
+    Args:
+        frames: The file, the line, the function and more of each frame.
+    """
+    places = [f for f in frames if code_origin.of_file(f[0]) is Origin.PROGRAM]
+    return _place(*places[-1]) if places else ""
 
 
-def _place(frame: traceback.FrameSummary) -> str:
-    return f"{frame.filename}:{frame.lineno}, in {frame.name}: "
+def _place(file: str, line: Any, function: str | None, *_: Any) -> str:
+    return f"{file}:{line}, in {function or '<lambda>'}: "
 
 
 def _features(given: Mapping[str, Any]) -> str:
@@ -155,30 +154,30 @@ def _of_lookup(failure: BaseException, given: Mapping[str, Any]) -> str | None:
     if (features := _features(given)) not in names:
         return None
     frames = traceback.extract_tb(failure.__traceback__)
-    place = _place_in_program(frames) or _place(frames[-1])
+    place = _place_in_program(frames) or _place(*frames[-1])
     return f"{place}KeyError: {failure}. The input_fn gives these: {features}."
 
 
-def _of_rewritten_code(text: str) -> str | None:
+def _of_rewritten_code(failure: BaseException) -> str | None:
     """Return where and why code has failed that AutoGraph rewrote, or None."""
-    frames = _FRAME.findall(text) if text.startswith(_OF_AUTOGRAPH) else []
-    places = [f for f in frames if code_origin.of_file(f[0]) is Origin.PROGRAM]
-    if not places:
+    error, metadata = failure, getattr(failure, _METADATA, None)
+    if metadata is None:
         return None
-    file, line, function = places[-1]
-    name = function.split()[0].replace("None", "<lambda>")
-    what = ": ".join(filter(None, _reason_of_rewritten(text)))
-    return f"{file}:{line}, in {name}: {what}"
+    # Both raise an error again, with a longer message, while they handle it.
+    while (first := error.__context__) is not None:
+        of_first = getattr(first, _METADATA, None)
+        if of_first is not metadata and not hasattr(error, _IS_OF_KERAS):
+            break
+        error, metadata = first, of_first or metadata
+    frames = traceback.extract_tb(failure.__traceback__)
+    place = _place_in_program([*frames, *reversed(metadata.translated_stack)])
+    return f"{place}{type(error).__name__}: {_reasons(str(error))}"
 
 
-def _reason_of_rewritten(text: str) -> tuple[str, str]:
-    """Return the kind of an error in rewritten code, and its message."""
-    last = text.rpartition('File "')[2].partition(_AFTER_REASON)[0]
-    if (raised := _RAISED.search(last)) is None:
-        return "", last.strip().rpartition("\n")[2].strip()
-    lines = [line.strip() for line in last[raised.end() :].splitlines()]
-    reason = [line for line in lines if not _BEFORE_REASON.match(line)]
-    return raised[1], "\n".join(reason[:_LINES])
+def _reasons(text: str) -> str:
+    """Return the lines of a message that say why."""
+    lines = [each for each in text.splitlines() if not _BEFORE_REASON.match(each)]
+    return "\n".join(lines[:_LINES])
 
 
 def _is_inside_framework(frames: Sequence[types.FrameType]) -> bool:
@@ -204,20 +203,14 @@ def _texts(failure: Any) -> list[str]:
     return [*([str(first.message)] if _is_op_error(first) else []), failure.message]
 
 
-def _of_python_function(text: str) -> str | None:
-    """Return where and why a Python function that the graph calls has failed, or None.
+def _of_python_function(text: str) -> str:
+    """Return where and why a Python function that the graph calls has failed, or "".
 
     The message of TensorFlow's error has that of the function's, then its traceback.
     """
     before, _, rest = text.partition(f"\n{_TRACEBACK}\n")
-    frames = _FRAME.findall(rest.partition("[[{{node")[0])
-    places = [f for f in frames if code_origin.of_file(f[0]) is Origin.PROGRAM]
-    if not places:
-        return None
-    file, line, function = places[-1]
-    lines = [each for each in before.splitlines() if not _BEFORE_REASON.match(each)]
-    what = _OF_PIPELINE.sub("", "\n".join(lines[:_LINES]))
-    return f"{file}:{line}, in {function}: {what}"
+    place = _place_in_program(_FRAME.findall(rest.partition("[[{{node")[0]))
+    return place and f"{place}{_OF_PIPELINE.sub('', _reasons(before))}"
 
 
 def _given_to_model(frames: Sequence[types.FrameType]) -> Mapping[str, Any]:
@@ -257,9 +250,7 @@ def _described(tensor: Any) -> str:
     return f"{tensor.dtype.name}, shape {tensor.shape}"
 
 
-def _reason(failure: BaseException, texts: Sequence[str]) -> str:
+def _reason(texts: Sequence[str]) -> str:
     """Return the line of a message that says why; TensorFlow writes it anywhere."""
-    if str(failure).startswith(_OF_AUTOGRAPH):
-        return _reason_of_rewritten(str(failure))[1]
     lines = [line.strip() for text in texts for line in str(text).splitlines()]
     return next((line for line in lines if not _BEFORE_REASON.match(line)), "")

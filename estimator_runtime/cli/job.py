@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from estimator_runtime.config.role import TaskType
 from estimator_runtime.errors import EstimatorRuntimeError, LaunchError, UsageError
-from estimator_runtime.output.tensorboard import Dashboard
+from estimator_runtime.output import tensorboard
 from estimator_runtime.signals.inbox import NOTICES, SignalInbox, StopRequests
 
 if TYPE_CHECKING:
@@ -157,20 +157,16 @@ def _stopped_by(number: int) -> str:
 
 def _wait(handle: JobHandle, port: int | str | None, console: Console) -> Outcome:
     """Wait for the end of a job, and start TensorBoard once its folder is known."""
-    with contextlib.ExitStack() as stack:
-        while not handle.has_ended(_POLL_SECS):
-            folder = handle.model_dir()
-            if port is not None and folder is not None:
-                dashboard = Dashboard.started(folder, port, console.say)
-                port = None
-                if dashboard is not None:
-                    stack.callback(dashboard.close)
-        if port is not None:
-            console.say(
-                "TensorBoard was not started: no task has said in time which its model "
-                "directory is, as tf.estimator.train_and_evaluate does"
-            )
-        return handle.wait()
+    folder = None
+    while not handle.has_ended(_POLL_SECS):
+        folder = handle.model_dir()
+        tensorboard.start_if_requested(folder, console.say)
+    if port is not None and folder is None:
+        console.say(
+            "TensorBoard was not started: no task has said in time which its model "
+            "directory is, as tf.estimator.train_and_evaluate does"
+        )
+    return handle.wait()
 
 
 def _backend_options(options: argparse.Namespace) -> dict[str, Any]:
@@ -212,12 +208,12 @@ def job_of(options: argparse.Namespace) -> Job:
             "leave out --no-chief"
         )
     trainer = Resources(
-        cpus=_given(options.cpus_per_worker, 1), gpus=_given(options.gpus_per_worker, 0)
+        **_known(cpus=options.cpus_per_worker, gpus=options.gpus_per_worker)
     )
     resources = {
         TaskType.CHIEF: trainer,
         TaskType.WORKER: trainer,
-        TaskType.PS: Resources(cpus=_given(options.cpus_per_ps, 1)),
+        TaskType.PS: Resources(**_known(cpus=options.cpus_per_ps)),
         TaskType.EVALUATOR: Resources(cpus=trainer.cpus),
     }
     program, *arguments = options.program
@@ -225,16 +221,12 @@ def job_of(options: argparse.Namespace) -> Job:
     if working_dir is not None and not options.is_module:
         program = _in_copy(program, working_dir)
     command = (*(["-m"] if options.is_module else []), "--", program, *arguments)
-    given = {
-        name: value
-        for name in _OF_JOB
-        if (value := getattr(options, name, None)) is not None
-    }
+    given = _known(**{name: getattr(options, name, None) for name in _OF_JOB})
     return Job(command=command, replicas=replicas, resources=resources, **given)
 
 
-def _given(value: float | None, default: float) -> float:
-    return default if value is None else value
+def _known(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _in_copy(script: str, folder: str) -> str:

@@ -99,14 +99,16 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     """
     parser, commands = parsers()
     check_first(arguments, parser, commands)
-    if arguments[:1] == ["run"]:
-        arguments = ["run", *run_flags.with_port(commands["run"], arguments[1:])]
-    options, unknown = parser.parse_known_args(arguments)
+    is_run = arguments[:1] == ["run"]
+    given = run_flags.with_port(arguments) if is_run else arguments
+    options, unknown = parser.parse_known_args(given)
     if unknown:
         raise unknown_argument(unknown[0], commands[arguments[0]])
     # Python 3.10 to 3.12 keep the "--" of `run -- SCRIPT`; newer versions remove it.
     if getattr(options, "program", ())[:1] == ["--"] and len(options.program) > 1:
         del options.program[0]
+    if is_run:  # what is the script's stays as it is
+        options.program = arguments[-len(options.program) :]
     return options
 
 

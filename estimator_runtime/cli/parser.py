@@ -60,18 +60,25 @@ class Parser(argparse.ArgumentParser):
         return argument.partition("=")[0] in self._option_string_actions
 
 
-def number(wanted: str, is_valid: Callable[[float], bool]) -> Callable[[str], float]:
+def number(
+    wanted: str,
+    is_valid: Callable[[float], bool],
+    kind: type[float] | type[int] = float,
+) -> Callable[[str], float]:
     """Return a type for argparse: a finite number for which `is_valid` is true.
 
-    `wanted` is what the error asks for, such as "a number, 0 or more".
+    Args:
+        wanted: What the error asks for, such as "a number, 0 or more".
+        is_valid: Whether a number is valid.
+        kind: `int` for whole numbers.
     """
 
     def parse(text: str) -> float:
         try:
-            value = float(text)
+            value = kind(text)
         except ValueError:
             value = math.nan
-        if not (math.isfinite(value) and is_valid(value)):
+        if not (is_valid(value) and value < math.inf):
             raise argparse.ArgumentTypeError(f"the value is {text!r}; give {wanted}")
         return value
 

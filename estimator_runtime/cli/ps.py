@@ -47,13 +47,12 @@ def as_text(job: Mapping[str, Any]) -> str:
     """Return a job as two lines about it and a table of its tasks."""
     of = "" if job["last_step"] is None else f" of {job['last_step']}"
     saved = "none" if job["saved_step"] is None else f"step {job['saved_step']}"
-    rows = [_row(task) for task in job["tasks"]]
     return "\n".join(
         [
             f"job {job['pid']} ({job['backend']}): {shlex.join(job['command'])}",
             f"  model directory {job['model_dir'] or 'not known yet'}, "
             f"step {job['step']}{of}, checkpoint {saved}, restarts {job['restarts']}",
-            *_table([_COLUMNS, *rows]),
+            *_table([_COLUMNS, *map(_row, job["tasks"])]),
         ]
     )
 

@@ -10,8 +10,6 @@ from estimator_runtime.cli import run_flags
 from estimator_runtime.cli.job import job_of
 from estimator_runtime.cli.parser import NAME, Parser, add_program
 
-_NO_NAME = "job"
-
 
 def add_to(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add the parser of `render`."""
@@ -78,10 +76,9 @@ def render(options: argparse.Namespace) -> tuple[str, int]:
     from estimator_runtime.launch.backends import kubernetes
 
     job = job_of(options)
-    name = options.name or _name_of(options.program[0])
     renderer = kubernetes.KubernetesRenderer(
         image=options.image,
-        name=name,
+        name=options.name or _name_of(options.program[0]),
         storage=options.storage,
         storage_class=options.storage_class,
         claim=options.claim,
@@ -94,4 +91,4 @@ def render(options: argparse.Namespace) -> tuple[str, int]:
 def _name_of(program: str) -> str:
     """Return a name for Kubernetes, made of the file name of the program."""
     stem = os.path.splitext(os.path.basename(program))[0]
-    return re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-") or _NO_NAME
+    return re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-") or "job"

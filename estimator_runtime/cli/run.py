@@ -24,6 +24,7 @@ from estimator_runtime.config import tf1_mode as mode
 from estimator_runtime.config.options import parse_switch
 from estimator_runtime.config.tf_config import check_form, task_name
 from estimator_runtime.output import json_log, log_filter, tensorboard
+from estimator_runtime.output.terminal import write_error
 from estimator_runtime.patching import patch
 from estimator_runtime.patching.injection import garbage_collector
 from estimator_runtime.patching.table import PROGRAM_SESSION
@@ -72,11 +73,11 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
     )
     file = f"{program.replace('.', os.sep)}.py" if options.is_module else program
     hint = None if has_no_hint else misplaced_option(arguments, parser, file)
+    tensorboard.request(options.tensorboard)
     if is_cluster:
         if not options.is_module:
             script.check_rereadable(program)
         return _run_with_hint(hint, lambda: launch(options))
-    tensorboard.request(options.tensorboard)
     reporting.start(os.environ)
     # Only the form is checked, because only the script knows whether it needs a chief
     # or a task: under a multi-worker strategy, for example, worker 0 leads.
@@ -100,7 +101,7 @@ def _run_with_hint(hint: str | None, run: Callable[[], int]) -> int:
     if hint is None:
         return run()
     text, status = f"{NAME}: {hint}\n", 1
-    script.write_error(text)
+    write_error(text)
     try:
         status = run()
         return status
@@ -112,7 +113,7 @@ def _run_with_hint(hint: str | None, run: Callable[[], int]) -> int:
         raise
     finally:
         if 0 < status < 128:  # Above, it is that of a signal.
-            script.write_error(text)
+            write_error(text)
 
 
 def _run_here(run: Callable[[], int]) -> int:

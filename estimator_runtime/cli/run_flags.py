@@ -43,26 +43,7 @@ class Flag:
     def given(self, options: argparse.Namespace) -> Any:
         """Return the value that the command line gives, or None."""
         dest = self.kind.get("dest") or self.name[2:].replace("-", "_")
-        value = getattr(options, dest, None)
-        return None if value is False and not self.variable else value
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(
-            f"the value is {text!r}; give a whole number, 0 or more"
-        )
-    return int(text)
-
-
-def _port(text: str) -> int | str:
-    if text == FIRST_FREE:
-        return FIRST_FREE
-    if not (text.isascii() and text.isdigit() and int(text) <= _LAST_PORT):
-        raise argparse.ArgumentTypeError(
-            f"the value is {text!r}; give a port, 0 to {_LAST_PORT}, or none"
-        )
-    return int(text)
+        return getattr(options, dest, None)
 
 
 def _parsed_by(parse: Callable[[str, str], Any]) -> Callable[[str], Any]:
@@ -86,7 +67,10 @@ def _kind(option: Option) -> dict[str, Any]:
 
 
 _SWITCH: dict[str, Any] = {"action": "store_true", "default": None}
-_COUNT: dict[str, Any] = {"metavar": "N", "type": _count}
+_COUNT: dict[str, Any] = {
+    "metavar": "N",
+    "type": number("a whole number, 0 or more", lambda value: value >= 0, int),
+}
 _SECS: dict[str, Any] = {
     "metavar": "SECS",
     "type": number("a number of seconds above 0", lambda value: value > 0),
@@ -97,9 +81,16 @@ _AMOUNT: dict[str, Any] = {
 }
 _FOLDER: dict[str, Any] = {"metavar": "FOLDER"}
 
+_PORT = number(
+    f"a port, 0 to {_LAST_PORT}, or none", lambda value: 0 <= value <= _LAST_PORT, int
+)
+
 TENSORBOARD = Flag(
     name="--tensorboard",
-    kind={"metavar": "[PORT]", "type": _port},
+    kind={
+        "metavar": "[PORT]",
+        "type": lambda text: text if text == FIRST_FREE else _PORT(text),
+    },
     help="start TensorBoard with the job, on 127.0.0.1, and print its address: at this "
     "PORT, with 0 at any that is free, without PORT at the first from 6006",
 )
@@ -366,32 +357,13 @@ def check(environ: Mapping[str, str]) -> None:
         option.in_environ(environ)
 
 
-def with_port(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with a port for a `--tensorboard` that has none.
+def with_port(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with a port for each `--tensorboard` that has none.
 
     Without it, argparse would take the script for the port.
-
-    Args:
-        parser: The parser of `run`, with all its options.
-        arguments: What follows `run` on the command line.
-
-    Returns:
-        The arguments for the parser.
     """
-    takes_value = {
-        name
-        for action in parser._actions
-        if action.nargs != 0
-        for name in action.option_strings
-    }
-    rest, done = list(arguments), []
-    # Arguments after the script belong to the script.
-    while rest and rest[0].startswith("-") and rest[0] != "--":
-        option = rest.pop(0)
-        if option == TENSORBOARD.name and not (rest and rest[0].isdigit()):
-            option = f"{TENSORBOARD.name}={FIRST_FREE}"
-        elif option in takes_value and rest:
-            done.append(option)
-            option = rest.pop(0)
-        done.append(option)
-    return [*done, *rest]
+    without = f"{TENSORBOARD.name}={FIRST_FREE}"
+    return [
+        without if each == TENSORBOARD.name and not following.isdigit() else each
+        for each, following in zip(arguments, [*arguments[1:], ""], strict=True)
+    ]

@@ -14,7 +14,6 @@ outermost frame, reported here, and turned into an exit status.
 import builtins
 import contextlib
 import importlib.util
-import itertools
 import os
 import runpy
 import signal
@@ -22,7 +21,7 @@ import sys
 import traceback
 import types
 from collections.abc import Callable, Sequence
-from importlib.machinery import SourceFileLoader, SourcelessFileLoader
+from importlib.machinery import PathFinder, SourceFileLoader, SourcelessFileLoader
 from typing import Any, NoReturn
 
 from estimator_runtime import code_origin, reporting
@@ -31,6 +30,7 @@ from estimator_runtime.cli import explanation
 from estimator_runtime.config import tf1_mode as mode
 from estimator_runtime.errors import EstimatorRuntimeError, UsageError
 from estimator_runtime.output import log_filter
+from estimator_runtime.output.terminal import write_error
 from estimator_runtime.signals import exit, request, session_close
 from estimator_runtime.signals.exit import flush
 
@@ -179,7 +179,7 @@ def run_module(name: str, arguments: Sequence[str]) -> int:
     except SystemExit:
         raise
     except BaseException as error:  # noqa: BLE001 - all that Python reports
-        failure = error.with_traceback(_program_frames(error.__traceback__))
+        failure = _without_our_frames(error)
     else:
         sys.argv[0] = spec.origin
         vars(main).update(
@@ -216,11 +216,10 @@ def is_importable(name: str, folder: str | None = None) -> bool:
         spec = importlib.util.find_spec(first)
         if spec is None:
             return False
-        folders = spec.submodule_search_locations or ()
         if spec.origin is not None or not rest:
             return True
-        files = itertools.chain.from_iterable(map(os.listdir, folders))
-        return any(file.partition(".")[0] == rest[0] for file in files)
+        folders = spec.submodule_search_locations
+        return PathFinder.find_spec(f"{first}.{rest[0]}", folders) is not None
     except (ImportError, ValueError, OSError):
         return False
     finally:
@@ -267,17 +266,16 @@ def _set_first_path(folder: str) -> None:
         sys.path[0] = folder
 
 
-def _program_frames(
-    traceback: types.TracebackType | None,
-) -> types.TracebackType | None:
-    """Return a traceback without its leading frames of this package and of imports."""
+def _without_our_frames(error: BaseException) -> BaseException:
+    """Return an error without its leading frames of this package and of imports."""
     ours = {__file__, runpy.run_module.__code__.co_filename}
-    while traceback is not None:
-        file = traceback.tb_frame.f_code.co_filename
+    frames = error.__traceback__
+    while frames is not None:
+        file = frames.tb_frame.f_code.co_filename
         if file not in ours and not file.startswith("<frozen importlib"):
             break
-        traceback = traceback.tb_next
-    return traceback
+        frames = frames.tb_next
+    return error.with_traceback(frames)
 
 
 def execute(
@@ -302,7 +300,7 @@ def execute(
         _report_stop(error)
         raise
     except BaseException as error:  # noqa: BLE001 - all that Python reports
-        failure = _without_our_frame(error)
+        failure = _without_our_frames(error)
     finally:
         at_end()
         log_filter.report_hidden()
@@ -376,22 +374,30 @@ def report(failure: BaseException) -> int:
         write_error(f"estimator-runtime: error: {place}: {failure}\n")
         reporting.send_explanation(f"{place}: {failure}")
         return 1
-    is_stop_reported = is_default and _report_stop(failure)
+    if not (is_default and _report_stop(failure)):
+        _report_failure(failure, is_default)
+    # As in Python, a subclass of it is an exception like any other.
+    if type(failure) is KeyboardInterrupt:
+        sys.excepthook = lambda *_: None
+        raise failure
+    return 1
+
+
+def _report_failure(failure: BaseException, is_default: bool) -> None:
+    """Call `sys.excepthook`, which may be the default one, then say what may help."""
     if is_default and type(failure).__name__ == _NAN_LOSS:
         # What to do stands in a note. The frames of libraries would hide it.
         failure.__traceback__ = explanation.program_part(failure.__traceback__)
     text = None
-    if not is_stop_reported:
-        # It looks into the program's objects, and must not hide the failure by its own.
-        with contextlib.suppress(Exception):
-            text = explanation.summary_of(failure)
+    # It looks into the program's objects, and must not hide the failure by its own.
+    with contextlib.suppress(Exception):
+        text = explanation.summary_of(failure)
     if is_default:
         explanation.drop_first_raise(failure)
-    hook_failure = None if is_stop_reported else _call_hook(failure)
-    if not is_stop_reported:
-        if is_default and text:
-            write_error(f"estimator-runtime: error: {text}\n")
-        reporting.send_explanation(text or explanation.shortened(failure))
+    hook_failure = _call_hook(failure)
+    if is_default and text:
+        write_error(f"estimator-runtime: error: {text}\n")
+    reporting.send_explanation(text or explanation.shortened(failure))
     if _may_be_of_version_1(failure):
         remedy = (
             "put --tf1 before the script"
@@ -405,11 +411,6 @@ def report(failure: BaseException) -> int:
         _print(hook_failure)
         write_error("\nOriginal exception was:\n")
         _print(failure)
-    # As in Python, a subclass of it is an exception like any other.
-    if type(failure) is KeyboardInterrupt:
-        sys.excepthook = lambda *_: None
-        raise failure
-    return 1
 
 
 def _place_of_setting(failure: BaseException) -> str | None:
@@ -441,14 +442,6 @@ def _may_be_of_version_1(failure: BaseException) -> bool:
     return module.partition(".")[0] == "tensorflow" and not is_told
 
 
-def write_error(text: str) -> None:
-    """Write on standard error, if there is one and somebody reads it."""
-    # Python too writes nothing if the process was started without standard error, or
-    # if its reader, such as a terminal, has gone.
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        sys.stderr.write(text)
-
-
 def _report_stop(failure: BaseException) -> bool:
     """Return whether `failure` ends a requested stop; if so, print how it ended.
 
@@ -469,13 +462,8 @@ def _call_hook(failure: BaseException) -> BaseException | None:
     except SystemExit:
         raise
     except BaseException as error:  # noqa: BLE001 - all that Python reports
-        return _without_our_frame(error)
+        return _without_our_frames(error)
     return None
-
-
-def _without_our_frame(error: BaseException) -> BaseException:
-    frames = error.__traceback__
-    return error.with_traceback(frames and frames.tb_next)
 
 
 def _print(error: BaseException) -> None:

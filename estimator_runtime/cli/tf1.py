@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import signal
 
-from estimator_runtime.cli.parser import Parser, write_out
+from estimator_runtime.cli.parser import Parser
 from estimator_runtime.tf1.contrib import wheel
 
 
@@ -34,12 +33,8 @@ def add_to(commands: argparse._SubParsersAction[Parser]) -> None:
         help="write what would be installed as a wheel, for `pip install FILE` on "
         "machines without a package index",
     )
-    parser.set_defaults(command=_install)
+    parser.set_defaults(describe=_install)
 
 
-def _install(options: argparse.Namespace) -> int:
-    try:
-        write_out(f"{wheel.install(options.wheel, options.output)}\n")
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
-    return 0
+def _install(options: argparse.Namespace) -> tuple[str, int]:
+    return wheel.install(options.wheel, options.output), 0

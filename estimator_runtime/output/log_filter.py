@@ -10,7 +10,6 @@ level, passes unchanged.
 Nothing here imports TensorFlow, because the filters are installed before it is.
 """
 
-import contextlib
 import glob
 import logging
 import os
@@ -21,6 +20,7 @@ from typing import Any
 
 from estimator_runtime import reporting
 from estimator_runtime.config.options import OPTIONS, parse_switch
+from estimator_runtime.output.terminal import write_error
 
 VARIABLE = "ESTIMATOR_RUNTIME_VERBOSE"
 NATIVE_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
@@ -129,12 +129,14 @@ def _leave_out_copies(absl_logging: Any) -> None:
     of_absl.addFilter(is_new)
 
 
-class _TaskRecord(logging.LogRecord):
-    """A log record whose message has a tab before each line but the first."""
+def _format_marked(handler: Any, record: logging.LogRecord) -> str:
+    """Return the text of a record; on a standard stream, its further lines are marked.
 
-    def getMessage(self) -> str:
-        """Return the message."""
-        return super().getMessage().replace("\n", "\n\t")
+    What other handlers of the program write, such as to a file, is not changed.
+    """
+    text = logging.Handler.format(handler, record)
+    standard = (sys.stderr, sys.stdout, sys.__stderr__, sys.__stdout__)
+    return text.replace("\n", "\n\t") if handler.stream in standard else text
 
 
 _installed: DeprecationFilter | None = None
@@ -143,14 +145,15 @@ _installed: DeprecationFilter | None = None
 def start(environ: Mapping[str, str]) -> None:
     """Install the filters, unless every line is to be shown.
 
-    In a task of a job, mark the lines that continue a message. So the launcher, which
-    shows messages by their level, knows where a message ends.
+    In a task of a job, mark the lines that continue a message on standard error or
+    output by a tab. So the launcher, which shows messages by their level, knows where a
+    message ends.
 
     Raises:
         ConfigError: If the variable has an invalid value.
     """
     if reporting.is_on():
-        logging.setLogRecordFactory(_TaskRecord)
+        logging.StreamHandler.format = _format_marked  # type: ignore[assignment, method-assign]
     if _installed is None and not is_verbose(environ):
         _install()
 
@@ -220,9 +223,7 @@ def report_hidden() -> None:
         return
     hidden, _installed.count = _installed.count, 0
     if hidden:
-        # The program may have closed standard error.
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            sys.stderr.write(f"estimator-runtime: {summary(hidden)}\n")
+        write_error(f"estimator-runtime: {summary(hidden)}\n")
 
 
 def summary(hidden: int) -> str:

@@ -44,8 +44,7 @@ def create(environ: Mapping[str, str]) -> None:
                 f"--metrics or {VARIABLE}: {path!r} is a pipe, whose reader could stop "
                 "the training; give a file, and follow it with tail -F"
             )
-        with open(path, "a"):
-            pass
+        open(path, "a").close()
     except OSError as error:
         raise ConfigError(
             f"--metrics or {VARIABLE}: {path!r} cannot be written: {error.strerror}; "

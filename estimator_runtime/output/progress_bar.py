@@ -63,14 +63,10 @@ def choose(mode: str, stream: Any = None) -> type[Bar] | type[ProgressLines] | N
         seen = terminal.is_terminal(stream) or "ipykernel" in sys.modules
         can_draw = importlib.util.find_spec("tqdm") is not None
         mode = "bar" if seen and can_draw else "plain"
-    if mode == "bar" and isinstance(sys.stderr, JsonStream):
-        mode = "plain"
-    displays: dict[str, type[Bar] | type[ProgressLines] | None] = {
-        "bar": Bar,
-        "plain": ProgressLines,
-        "none": None,
-    }
-    return displays[mode]
+    if mode == "none":
+        return None
+    is_bar = mode == "bar" and not isinstance(sys.stderr, JsonStream)
+    return Bar if is_bar else ProgressLines
 
 
 class Bar:

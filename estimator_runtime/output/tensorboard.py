@@ -7,7 +7,6 @@ standard library, because the command needs it before TensorFlow is imported.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import subprocess
 import sys
@@ -42,38 +41,20 @@ class Dashboard:
         self._say = say
         self._is_closed = False
         environ = {k: v for k, v in os.environ.items() if k not in _NOT_INHERITED}
+        # It must not allocate GPU memory.
+        environ |= {"ESTIMATOR_RUNTIME_AUTO": "0", "CUDA_VISIBLE_DEVICES": "-1"}
         self._process = subprocess.Popen(
             helper_command(
                 "estimator_runtime.output.tensorboard_server",
                 *(folder, str(port), str(os.getpid())),
             ),
-            # It must not allocate GPU memory.
-            env={
-                **environ,
-                "ESTIMATOR_RUNTIME_AUTO": "0",
-                "CUDA_VISIBLE_DEVICES": "-1",
-            },
+            env=environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is for the training
         )
         threads.start("TensorBoard", self._announce)
-
-    @classmethod
-    def started(
-        cls, folder: str, port: int | str, say: Callable[[str], None]
-    ) -> Dashboard | None:
-        """Start TensorBoard and return it.
-
-        If the process cannot be created, call `say` with the reason and return None.
-        The arguments are those of the class.
-        """
-        try:
-            return cls(folder, port, say)
-        except OSError as error:
-            say(f"TensorBoard could not be started: {error.strerror or error}")
-            return None
 
     def close(self) -> None:
         """End the process."""
@@ -92,45 +73,42 @@ class Dashboard:
             self._say(line or "TensorBoard could not be started: its process has ended")
 
 
-# The port, and the process that trains; a child that it forks starts no TensorBoard.
-_requested: tuple[int | str, int] | None = None
+# The port, and the process that starts TensorBoard: no child that it forks. 0 for none.
+_requested: tuple[int | str, int] = 0, 0
 _folders: list[str] = []  # TensorBoard shows the first
 
 
 def request(port: int | str | None) -> None:
-    """Request TensorBoard for the first training in this process.
+    """Request TensorBoard for the first training of this process, or of its job.
 
     Args:
         port: As for `Dashboard`; None requests nothing.
     """
     global _requested
-    _requested = None if port is None else (port, os.getpid())
-
-
-def start_if_requested(folder: str | None) -> None:
-    """Start TensorBoard on the folder of a training, if the command requested it.
-
-    Args:
-        folder: The folder with the summaries of the training, or None.
-    """
-    if folder is None or folder in _folders or _requested is None:
-        return
-    port, pid = _requested
-    if pid != os.getpid():
-        return
-    _folders.append(folder)
-    if _folders[0] != folder:
-        _say(f"TensorBoard shows {_folders[0]!r}, and not {folder!r}")
-        return
-    dashboard = Dashboard.started(folder, port, _say)
-    if dashboard is not None:
-        atexit.register(dashboard.close)
+    _requested = (0, 0) if port is None else (port, os.getpid())
 
 
 def _say(line: str) -> None:
     # Erase a progress bar that may be on this line; it is redrawn on the next one.
     clear = "\r\x1b[K" if terminal.can_redraw(sys.stderr) else ""
-    # The program may have closed standard error, or been started without it.
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        sys.stderr.write(f"{clear}estimator-runtime: {line}\n")
-        sys.stderr.flush()
+    terminal.write_error(f"{clear}estimator-runtime: {line}\n")
+
+
+def start_if_requested(folder: str | None, say: Callable[[str], None] = _say) -> None:
+    """Start TensorBoard on the folder of a training, if the command requested it.
+
+    Args:
+        folder: The folder with the summaries of the training, or None.
+        say: Receives each line for the user.
+    """
+    port, pid = _requested
+    if folder is None or folder in _folders or pid != os.getpid():
+        return
+    _folders.append(folder)
+    if _folders[0] != folder:
+        say(f"TensorBoard shows {_folders[0]!r}, and not {folder!r}")
+        return
+    try:
+        atexit.register(Dashboard(folder, port, say).close)
+    except OSError as error:
+        say(f"TensorBoard could not be started: {error.strerror or error}")

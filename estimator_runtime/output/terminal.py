@@ -1,6 +1,8 @@
-"""The capabilities of a terminal, and the format of the time left."""
+"""What a terminal can show, and how a line reaches standard error."""
 
+import contextlib
 import os
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +24,15 @@ def is_terminal(stream: Any) -> bool:
 def can_redraw(stream: Any, environ: Mapping[str, str] = os.environ) -> bool:
     """Return whether a stream is a terminal that can erase what it shows."""
     return is_terminal(stream) and environ.get("TERM") != "dumb"
+
+
+def write_error(text: str) -> None:
+    """Write on standard error, if there is one and somebody reads it."""
+    # Python too writes nothing if the process was started without standard error, or
+    # if its reader, such as a terminal, has gone. The program may have closed it.
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 def printable(text: str) -> str:

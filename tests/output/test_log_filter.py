@@ -2,8 +2,12 @@
 
 import inspect
 import logging
+import logging.handlers
+import queue
+import sys
 import warnings
 
+import absl.logging
 import pytest
 import tensorflow as tf
 from tensorflow.python.distribute import distribute_coordinator
@@ -61,17 +65,47 @@ def test_the_deprecation_of_what_the_program_itself_calls_is_left_out_too(logger
     assert count(logger) == 2
 
 
-def test_in_a_task_the_further_lines_of_a_message_begin_with_a_tab(monkeypatch):
-    factory = logging.getLogRecordFactory()
+@pytest.fixture
+def log_of_task(monkeypatch):
+    """Return a logger that is used as in a task of a job."""
     monkeypatch.setattr(reporting, "is_on", lambda: True)
-    try:
-        log_filter.start({log_filter.VARIABLE: "1"})
-        record = logging.getLogger("mine").makeRecord(
-            "mine", logging.INFO, "train.py", 1, "first of %s\nsecond", ("A",), None
-        )
-    finally:
-        logging.setLogRecordFactory(factory)
-    assert record.getMessage() == "first of A\n\tsecond"
+    monkeypatch.setattr(logging.StreamHandler, "format", logging.Handler.format)
+    log_filter.start({log_filter.VARIABLE: "1"})
+    logger = logging.Logger("mine")
+    yield logger
+    for each in logger.handlers:
+        each.close()
+
+
+def test_in_a_task_the_further_lines_of_a_message_begin_with_a_tab(log_of_task, capsys):
+    log_of_task.addHandler(logging.StreamHandler())
+    log_of_task.addHandler(logging.StreamHandler(sys.stdout))
+    log_of_task.error("first of %s\nsecond", "A")
+    assert capsys.readouterr() == ("first of A\n\tsecond\n",) * 2
+
+
+def test_in_a_task_absls_handler_marks_what_it_writes_to_standard_error(
+    log_of_task, capsys
+):
+    formatter = logging.Formatter()
+    log_of_task.addHandler(absl.logging.PythonHandler(sys.stderr, formatter))
+    log_of_task.error("first\nsecond")
+    assert capsys.readouterr().err.endswith("first\n\tsecond\n")
+
+
+def test_in_a_task_the_files_and_queues_of_a_program_get_its_messages_as_they_are(
+    log_of_task, tmp_path, capsys
+):
+    file, shown = logging.FileHandler(tmp_path / "log"), logging.StreamHandler()
+    messages = queue.SimpleQueue()
+    log_of_task.addHandler(logging.handlers.QueueHandler(messages))
+    log_of_task.error("first\nsecond")
+    listener = logging.handlers.QueueListener(messages, file, shown)
+    listener.start()
+    listener.stop()
+    file.close()
+    assert (tmp_path / "log").read_text() == "first\nsecond\n"
+    assert capsys.readouterr().err == "first\n\tsecond\n"
 
 
 def test_warnings_of_old_layers_and_dataset_options_are_left_out_and_others_are_shown():

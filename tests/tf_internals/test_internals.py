@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 import estimator_runtime
+from estimator_runtime.cli import explanation
 from estimator_runtime.loop.hooks import schedule as hook_schedule
 from estimator_runtime.tf_internals import sessions
 
@@ -84,3 +85,28 @@ def test_a_session_that_may_not_recover_raises_the_error_that_lost_it(
                 last = session.run(step)
     assert last == 2
     assert seen == [error] * is_loss
+
+
+class FailingLayer(tf.keras.layers.Layer):
+    def call(self, x):
+        raise ValueError("the reason")
+
+
+def test_autograph_and_keras_mark_the_errors_that_they_raise_again():
+    layer = FailingLayer()
+    rewritten = tf.autograph.to_graph(lambda: layer(tf.constant(1.0)))
+    with (
+        tf.Graph().as_default(),
+        pytest.raises(ValueError, match="the reason") as raised,
+    ):
+        rewritten()
+    of_keras = raised.value
+    of_autograph = of_keras.__context__
+    first = of_autograph.__context__
+    assert hasattr(of_keras, explanation._IS_OF_KERAS)
+    assert str(first) == "the reason"
+    errors = (of_autograph, first)
+    metadata, again = (getattr(each, explanation._METADATA) for each in errors)
+    assert metadata is again
+    line = FailingLayer.call.__code__.co_firstlineno + 1
+    assert metadata.translated_stack[0][:3] == (__file__, line, "call")

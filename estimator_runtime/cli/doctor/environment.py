@@ -1,5 +1,6 @@
 """The environment of a training: packages, TF_CONFIG and the model directory."""
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -9,7 +10,7 @@ from estimator_runtime.cli.checkpoints import size
 from estimator_runtime.cli.doctor.finding import NOTE, OK, PROBLEM, Finding, Subject
 from estimator_runtime.config.paths import is_local
 from estimator_runtime.config.role import TaskType
-from estimator_runtime.config.tf_config import TFConfig, check_form
+from estimator_runtime.errors import ConfigError
 from estimator_runtime.patching.injection.activation import Activation
 from estimator_runtime.patching.report import report
 from estimator_runtime.session.run_config_values import resolve_model_dir
@@ -33,13 +34,12 @@ def check_versions(_subject: Subject) -> Iterator[Finding]:
             f"'tf-keras=={wanted}.*' ({shown})"
         )
         yield Finding(PROBLEM, text)
-        return
-    if version > versions.NEWEST_TESTED:
+    elif version > versions.NEWEST_TESTED:
         newest = ".".join(map(str, versions.NEWEST_TESTED))
         text = f"{shown}: newer than what was tested, up to TensorFlow {newest}"
         yield Finding(NOTE, text)
-        return
-    yield Finding(OK, shown)
+    else:
+        yield Finding(OK, shown)
 
 
 def check_config(subject: Subject) -> Iterator[Finding]:
@@ -48,14 +48,10 @@ def check_config(subject: Subject) -> Iterator[Finding]:
     Raises:
         ConfigError: If it is invalid.
     """
-    if "TF_CONFIG" not in subject.environ:
-        yield Finding(OK, "not set: this process trains by itself")
-        return
-    check_form(subject.environ)
-    # Only the script knows whether it needs a chief.
-    config = TFConfig.from_environ(subject.environ, chief_required=False)
+    config = subject.config
     if not config.cluster:
-        yield Finding(OK, "no cluster in it: this process trains by itself")
+        why = "no cluster in it" if "TF_CONFIG" in subject.environ else "not set"
+        yield Finding(OK, f"{why}: this process trains by itself")
         return
     sizes = ", ".join(f"{len(tasks)} {job}" for job, tasks in config.cluster.items())
     own = f"{config.task_type} {config.task_index}"
@@ -73,7 +69,9 @@ def check_folder(subject: Subject) -> Iterator[Finding]:
     Raises:
         ConfigError: If the command line and TF_CONFIG name different ones.
     """
-    named = None if subject.config is None else subject.config.model_dir
+    named = None
+    with contextlib.suppress(ConfigError):  # which is a finding by itself
+        named = subject.config.model_dir
     resolved = resolve_model_dir(subject.model_dir, named)
     if resolved is None:
         yield Finding(NOTE, "not looked at; name it with --model-dir")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from estimator_runtime.cli import run_flags
 from estimator_runtime.cli.doctor import probe, source
 from estimator_runtime.config.tf_config import TFConfig, check_form
-from estimator_runtime.errors import ConfigError, EstimatorRuntimeError
+from estimator_runtime.errors import EstimatorRuntimeError
 from estimator_runtime.tf_internals import versions
 
 OK, NOTE, PROBLEM = "ok", "note", "problem"
@@ -45,13 +45,15 @@ class Subject:
     model_dir: str | None = None
 
     @functools.cached_property
-    def config(self) -> TFConfig | None:
-        """TF_CONFIG as `run` reads it, or None if it is invalid."""
-        try:
-            check_form(self.environ)
-            return TFConfig.from_environ(self.environ, chief_required=False)
-        except ConfigError:
-            return None
+    def config(self) -> TFConfig:
+        """TF_CONFIG as `run` reads it.
+
+        Raises:
+            ConfigError: If it is invalid.
+        """
+        check_form(self.environ)
+        # Only the script knows whether it needs a chief.
+        return TFConfig.from_environ(self.environ, chief_required=False)
 
     @functools.cached_property
     def program(self) -> source.Program | None:

@@ -1,5 +1,6 @@
 """The script and its own modules: whether what they need is here. Nothing is run."""
 
+import itertools
 from collections.abc import Iterable, Iterator
 
 from estimator_runtime.cli.doctor.finding import NOTE, OK, PROBLEM, Finding, Subject
@@ -38,12 +39,12 @@ def check_script(subject: Subject) -> Iterator[Finding]:
 
 def _introduce(program: Program) -> Finding:
     """Return the finding about which Estimators a program uses."""
-    script = program.sources[0]
-    names = [name for each in program.sources for name in _estimators(each)]
-    if names:
-        text = f"{script.file} can be parsed, and uses {_listed(names)}"
-        return Finding(OK, text)
-    return Finding(NOTE, f"{script.file} can be parsed, and names no Estimator")
+    text = f"{program.sources[0].file} can be parsed, and"
+    names = itertools.chain.from_iterable(each.names for each in program.sources)
+    used = [each for each in names if _OF_ESTIMATORS.intersection(each.split("."))]
+    if used:
+        return Finding(OK, f"{text} uses {_listed(used)}")
+    return Finding(NOTE, f"{text} names no Estimator")
 
 
 def _check_modules(program: Program, is_version_1: bool) -> Iterator[Finding]:
@@ -57,11 +58,10 @@ def _check_modules(program: Program, is_version_1: bool) -> Iterator[Finding]:
             if is_known or (package == "imp" and is_version_1):
                 continue
             reported.add(package)
-            is_beside = is_package_beside(package, program.folder)
             text = f"there is no module {module} here; install the package that has it"
             if package == "imp":  # which Python 3.12 has removed
                 text = f"there is no module {module} here; run it with --tf1"
-            elif is_beside:
+            elif is_package_beside(package, program.folder):
                 text = (
                     f"module {module} is in the parent folder, where only -m and "
                     "PYTHONPATH find it"
@@ -150,11 +150,6 @@ def _check_contrib(program: Program, answer: ProbeResult) -> Iterator[Finding]:
         yield Finding(PROBLEM, text)
     else:
         yield Finding(OK, f"tf.contrib is TensorFlow {wheel.VERSION}'s, in {installed}")
-
-
-def _estimators(source: Source) -> list[str]:
-    """Return the names of Estimators that a file uses."""
-    return [n for n in source.names if _OF_ESTIMATORS.intersection(n.split("."))]
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -24,21 +24,21 @@ _ROOTS = {"tensorflow", "tensorflow_estimator"}
 _GUARDS = {"version", "platform", "py2", "py3", "checking"}
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(kw_only=True)
 class Source:
     """A file of the program. Each name has the first line that needs it.
 
     Attributes:
         file: Its path, relative to the folder of the script.
         names: Names of TensorFlow, such as "tensorflow.estimator.RunConfig".
-        modules: Modules that it imports when it is imported itself.
+        modules: Modules that it imports when the program starts.
         changes_path: Whether it uses `sys.path`.
     """
 
     file: str
-    names: Mapping[str, int]
-    modules: Mapping[str, int]
-    changes_path: bool
+    names: dict[str, int] = dataclasses.field(default_factory=dict)
+    modules: dict[str, int] = dataclasses.field(default_factory=dict)
+    changes_path: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,24 +77,17 @@ def read_program(path: str) -> Program:
             continue
         seen.add(file)
         is_package = file.endswith(f"{os.sep}__init__.py")
-        reader = _read(file, module if is_package else module.rpartition(".")[0])
-        if reader is not None:
-            sources.append(reader.source(os.path.relpath(file, folder), is_eager))
-            modules += [(n, is_eager and now) for n, now in reader.imports.items()]
+        package = module if is_package else module.rpartition(".")[0]
+        source = Source(file=os.path.relpath(file, folder))
+        with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError):
+            with open(file, "rb") as opened:
+                tree = ast.parse(opened.read())
+            imports = _Reader(source, package, is_eager).read(tree)
+            sources.append(source)
+            modules += [(n, is_eager and now) for n, now in imports.items()]
     if not sources:
         raise EstimatorRuntimeError(f"{path} is compiled; name its source")
     return Program(folder=folder, sources=tuple(sources))
-
-
-def _read(file: str, package: str) -> _Reader | None:
-    try:
-        with open(file, "rb") as opened:
-            tree = ast.parse(opened.read())
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return None
-    reader = _Reader(_meanings(tree), package)
-    reader.visit(tree)
-    return reader
 
 
 def _file(module: str, folder: str) -> str | None:
@@ -155,33 +148,36 @@ class _Reader(ast.NodeVisitor):
     """Collects what a file needs.
 
     Args:
-        meanings: What its names stand for; see `_meanings`.
+        source: Gets what is collected.
         package: The package of the file, for its relative imports.
+        is_eager: Whether the file is imported when the program starts.
     """
 
-    def __init__(self, meanings: Mapping[str, str], package: str) -> None:
-        self._meanings, self._package = meanings, package
+    def __init__(self, source: Source, package: str, is_eager: bool) -> None:
+        self._source, self._package, self._is_eager = source, package, is_eager
+        self._meanings: Mapping[str, str] = {}
         self._guards = self._functions = 0
-        self._names: dict[str, int] = {}
-        self._modules: dict[str, int] = {}
         self._provided: set[str] = set()  # names that the file sets or looks up itself
-        self._changes_path = False
         # Absolute names of what it imports, to whether it does when imported itself.
-        self.imports: dict[str, bool] = {}
+        self._imports: dict[str, bool] = {}
 
-    def source(self, file: str, is_eager: bool) -> Source:
-        """Return what was collected, in the order of the lines."""
-        names = {
+    def read(self, tree: ast.AST) -> Mapping[str, bool]:
+        """Collect from a parsed file.
+
+        Returns:
+            The absolute names that it imports, each with whether it does so when it is
+            imported itself.
+        """
+        self._meanings = _meanings(tree)
+        self.visit(tree)
+        self._source.names = {
             name: line
-            for name, line in sorted(self._names.items(), key=lambda item: item[1])
+            for name, line in sorted(
+                self._source.names.items(), key=lambda item: item[1]
+            )
             if not any(f"{name}.".startswith(f"{each}.") for each in self._provided)
         }
-        return Source(
-            file=file,
-            names=names,
-            modules=self._modules if is_eager else {},
-            changes_path=self._changes_path,
-        )
+        return self._imports
 
     def visit_Import(self, node: ast.Import) -> None:
         for each in node.names:
@@ -208,7 +204,7 @@ class _Reader(ast.NodeVisitor):
         elif not isinstance(node.ctx, ast.Load):
             self._provided.add(dotted)
         elif f"{dotted}.".startswith("sys.path."):
-            self._changes_path = True
+            self._source.changes_path = True
         else:
             self._need(dotted, node.lineno)
 
@@ -232,11 +228,10 @@ class _Reader(ast.NodeVisitor):
         words = {word for name in names for word in name.lower().split("_")}
         self._visit(node, guards=not words.isdisjoint(_GUARDS))
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+    def visit_FunctionDef(self, node: ast.AST) -> None:
         self._visit(node, functions=1)
 
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
-        self._visit(node, functions=1)
+    visit_AsyncFunctionDef = visit_FunctionDef
 
     def _visit(self, node: ast.AST, guards: int = 0, functions: int = 0) -> None:
         """Visit what is in a node, which may be guarded by it or be in a function."""
@@ -251,13 +246,13 @@ class _Reader(ast.NodeVisitor):
         is_needed = not self._guards and not self._functions
         packages = itertools.accumulate(module.split("."), "{}.{}".format)
         for each in packages:
-            self.imports.setdefault(each, is_needed)
-        if is_needed and line is not None:
-            self._modules.setdefault(module, line)
+            self._imports.setdefault(each, is_needed)
+        if is_needed and self._is_eager and line is not None:
+            self._source.modules.setdefault(module, line)
 
     def _need(self, dotted: str, line: int) -> None:
         if not self._guards and dotted.partition(".")[0] in _ROOTS:
-            self._names.setdefault(dotted, line)
+            self._source.names.setdefault(dotted, line)
 
     def _dotted(self, node: ast.expr) -> str | None:
         """Return the full path of an imported name, or None for any other."""

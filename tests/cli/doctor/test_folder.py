@@ -34,6 +34,11 @@ def test_one_that_is_not_there_yet_is_tried_where_it_would_be_made(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+def test_one_of_the_command_line_is_looked_at_beside_an_invalid_tf_config(tmp_path):
+    [(about, state, _)] = examine(str(tmp_path), "no JSON")
+    assert (about, state) == ("model dir", "ok")
+
+
 @pytest.mark.parametrize(
     "path, reason", [("file/model", "Not a directory"), ("/proc/model", None)]
 )
