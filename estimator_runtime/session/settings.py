@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 import tensorflow as tf
@@ -18,13 +18,6 @@ from estimator_runtime.tf_internals.sessions import USE_DEFAULT
 _DEFAULT_SUMMARY_STEPS = 100
 # Those that TensorFlow's session for a multi-worker strategy does not take from here.
 _NOT_OF_STRATEGY = {"options", "master", "is_chief", "max_wait_secs"}
-_INTERVAL_UNITS = {
-    "save_checkpoint_secs": "seconds",
-    "save_checkpoint_steps": "steps",
-    "save_summaries_secs": "seconds",
-    "save_summaries_steps": "steps",
-    "log_step_count_steps": "steps",
-}
 _CHECKPOINT_DIR = "checkpoint_dir (an Estimator's model_dir)"
 _CHECKPOINT_INTERVALS = ("save_checkpoint_secs", "save_checkpoint_steps")
 _SUMMARY_INTERVALS = (
@@ -77,12 +70,16 @@ class SessionSettings:
     max_wait_secs: float | None
 
     @classmethod
-    def of(cls, options: TrainingOptions, **given: Any) -> "SessionSettings":
-        """Return the settings for arguments of `MonitoredTrainingSession`, by name.
+    def of(
+        cls, options: TrainingOptions, arguments: Mapping[str, Any]
+    ) -> "SessionSettings":
+        """Return the settings for all arguments of `MonitoredTrainingSession`, by name.
 
         Raises:
             ConfigTypeError: If an interval is not a number.
         """
+        names = {field.name for field in dataclasses.fields(cls)} & arguments.keys()
+        given = {name: arguments[name] for name in names}
         saving = _interval(
             given["save_checkpoint_secs"],
             given["save_checkpoint_steps"],
@@ -107,9 +104,10 @@ class SessionSettings:
                 "save_summaries_secs": summarizing[1],
             }
         )
-        for name, unit in _INTERVAL_UNITS.items():
+        for name in (*_CHECKPOINT_INTERVALS, *_SUMMARY_INTERVALS):
             value = getattr(settings, name)
             if value is not None:
+                unit = "seconds" if name.endswith("_secs") else "steps"
                 run_config_values.check_number(
                     f"MonitoredTrainingSession: {name}",
                     run_config_values.plain(value),
