@@ -49,10 +49,10 @@ class Overrides:
     ) -> Any:
         """Train from a verified checkpoint, with this runtime's options and signals."""
         options = TrainingOptions.of(self.config)
-        checkpoints.check_model_dir(self)
         # Under the coordinator each task claims to be the chief until the coordinator
         # runs it. Then this method is called again.
         if not getattr(self.config, "_distribute_coordinator_mode", None):
+            checkpoints.check_model_dir(self)
             checkpoints.verify_newest(self, max_steps)
             # Not only in the session, because the program's input_fn may block.
             reporting.expect_steps()

@@ -10,8 +10,6 @@ import tensorflow as tf
 from estimator_runtime.checkpoint import interval
 from estimator_runtime.config import paths
 from estimator_runtime.config.options import TrainingOptions
-from estimator_runtime.config.paths import is_local
-from estimator_runtime.errors import ConfigError
 from estimator_runtime.session import run_config_values
 from estimator_runtime.tf_internals.sessions import USE_DEFAULT
 
@@ -146,10 +144,10 @@ class SessionSettings:
             paths.check_utf8(_CHECKPOINT_DIR, folder)
             if saves:
                 paths.check_model_dir(_CHECKPOINT_DIR, folder)
-            _check_writable(_CHECKPOINT_DIR, folder)
+            paths.check_writable(_CHECKPOINT_DIR, folder)
         if summary_dir and writes_summaries:
             paths.check_utf8("summary_dir", summary_dir)
-            _check_writable("summary_dir", summary_dir)
+            paths.check_writable("summary_dir", summary_dir)
 
     def _any_is_on(self, names: Sequence[str]) -> bool:
         return any(is_on(getattr(self, name)) for name in names)
@@ -173,21 +171,3 @@ def _saves_to(folder: str, hook: tf.compat.v1.train.SessionRunHook) -> bool:
     # A subclass in the program may not call TensorFlow's constructor.
     saved_to = getattr(hook, "_checkpoint_dir", None) or ""
     return os.fsdecode(saved_to) == folder
-
-
-def _check_writable(argument: str, folder: str) -> None:
-    if not is_local(folder):  # remote storage: TensorFlow's file system reports errors
-        return
-    try:
-        os.makedirs(folder, exist_ok=True)
-    except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(
-            f"{argument} {folder!r} cannot be created: {reason}; give a folder that "
-            "this process may write"
-        ) from error
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise ConfigError(
-            f"{argument} {folder!r} cannot be written by this process; change its "
-            "permissions, or give another folder"
-        )
