@@ -200,7 +200,7 @@ def _defined(module):
 
 def test_references_by_string_lead_to_what_there_is():
     table = _MODULES["patching.table"].read_text()
-    found = re.findall(r'_late\("([\w.]+):(\w+)"\)', table)
+    found = re.findall(r'late\("([\w.]+):(\w+)"\)', table)
     assert len(found) >= len(PATCHES)
     found += [
         (module.removeprefix(f"{_PACKAGE}."), name)

@@ -101,18 +101,11 @@ def shown(value: object) -> str:
     return _SHORT.repr(value)
 
 
-class _ShortRepr(reprlib.Repr):
-    """A repr of bounded length and depth."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.maxlevel = 2
-        self.maxlist = self.maxtuple = 6
-        self.maxdict = 3
-        self.maxstring = self.maxother = 60
-
-
-_SHORT = _ShortRepr()
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel = 2
+_SHORT.maxlist = _SHORT.maxtuple = 6
+_SHORT.maxdict = 3
+_SHORT.maxstring = _SHORT.maxother = 60
 
 
 def _addresses(job: object, tasks: Any) -> tuple[str, ...]:

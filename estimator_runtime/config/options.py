@@ -313,9 +313,8 @@ def current(graph: Any) -> TrainingOptions:
 
 def _of_own_session() -> TrainingOptions:
     """Return the options of a session that the program opens itself."""
-    if OPTIONS["steps_per_run"].variable in os.environ:
-        return TrainingOptions.from_environ()
-    return TrainingOptions.from_environ(steps_per_run=1)
+    steps_per_run = OPTIONS["steps_per_run"].in_environ() or 1
+    return TrainingOptions.from_environ(steps_per_run=steps_per_run)
 
 
 @contextlib.contextmanager

@@ -51,6 +51,33 @@ def check_model_dir(argument: str, folder: str | bytes) -> None:
         )
 
 
+def check_writable(argument: str, folder: str) -> None:
+    """Create a folder if it does not exist; raise if this process cannot write to it.
+
+    Args:
+        argument: Name of the argument with the folder, for the message.
+        folder: Path of the folder. Remote storage is not checked.
+
+    Raises:
+        ConfigError: If the folder cannot be created or written.
+    """
+    if not is_local(folder):
+        return
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(
+            f"{argument} {folder!r} cannot be created: {reason}; give a folder that "
+            "this process may write"
+        ) from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigError(
+            f"{argument} {folder!r} cannot be written by this process; change its "
+            "permissions, or give another folder"
+        )
+
+
 def check_utf8(argument: str, path: str) -> None:
     """Raise a ConfigError about an argument if its path is not UTF-8.
 

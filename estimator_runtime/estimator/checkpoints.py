@@ -24,7 +24,6 @@ from estimator_runtime.checkpoint.store import locks
 from estimator_runtime.checkpoint.tensor_bundle import checksums
 from estimator_runtime.config import paths
 from estimator_runtime.config.paths import is_local
-from estimator_runtime.errors import ConfigError
 from estimator_runtime.tf_internals.sessions import graph_mode
 
 _logger = logging.getLogger(__name__)
@@ -77,31 +76,16 @@ def _hold(
 
 
 def check_model_dir(estimator: Any) -> None:
-    """Raise a ConfigError if a training could not save in its model directory.
+    """Raise a ConfigError if the chief could not save in its model directory.
 
-    TensorFlow would only notice when the model has been built. Nothing is created.
+    TensorFlow would only notice when the model has been built.
     """
     folder, config = os.fsdecode(estimator.model_dir), estimator.config
     saves = config.save_checkpoints_secs or config.save_checkpoints_steps
     if saves:  # a folder to which nothing is saved need not be found again
         paths.check_model_dir("model_dir", folder)
-    writes = saves or config.save_summary_steps
-    if not is_local(folder) or not config.is_chief or not writes:
-        return
-    existing = os.path.abspath(folder)
-    while not os.path.lexists(existing):
-        existing = os.path.dirname(existing)
-    is_there = existing == os.path.abspath(folder)
-    if not os.path.isdir(existing):
-        problem = f"{existing} is not a folder"
-    elif not is_there and not os.access(existing, os.W_OK | os.X_OK):
-        problem = f"this user may not write in {existing}"
-    else:
-        return
-    raise ConfigError(
-        f"RunConfig: model_dir is {folder!r}, which cannot be created: {problem}; give "
-        "another folder"
-    )
+    if config.is_chief and (saves or config.save_summary_steps):
+        paths.check_writable("model_dir", folder)
 
 
 def verify_newest(estimator: Any, max_steps: int | None) -> None:

@@ -49,10 +49,10 @@ class Overrides:
     ) -> Any:
         """Train from a verified checkpoint, with this runtime's options and signals."""
         options = TrainingOptions.of(self.config)
-        checkpoints.check_model_dir(self)
         # Under the coordinator each task claims to be the chief until the coordinator
         # runs it. Then this method is called again.
         if not getattr(self.config, "_distribute_coordinator_mode", None):
+            checkpoints.check_model_dir(self)
             checkpoints.verify_newest(self, max_steps)
             # Not only in the session, because the program's input_fn may block.
             reporting.expect_steps()
@@ -108,27 +108,20 @@ class Overrides:
         """Evaluate with a kept graph if `reuse_graphs` is on and the call allows it."""
         master = self._config.evaluation_master
         obstacles = calls.obstacles(hooks, checkpoint_path, master, strategy)
+
+        def evaluate(input_fn: Any, hooks: Any) -> Any:
+            # It ends early if the training around it has to stop.
+            hooks = [*(hooks or ()), *evaluation.stop_hooks()]
+            return stock._actual_eval(
+                self, input_fn, strategy, steps, hooks, checkpoint_path, name
+            )
+
         cache = cache_for("evaluate", self, obstacles)
         if cache is None:
             with advice.repeated(self, "evaluate", obstacles):
-                return stock._actual_eval(
-                    self, input_fn, strategy, steps, hooks, checkpoint_path, name
-                )
-        return calls.evaluate(self, cache, input_fn, steps, checkpoint_path, name)
-
-    def _evaluate_run(
-        self: Any,
-        checkpoint_path: Any,
-        scaffold: Any,
-        update_op: Any,
-        eval_dict: Any,
-        all_hooks: Any,
-        output_dir: Any,
-    ) -> Any:
-        """Run an evaluation, which ends early if the training around it has to stop."""
-        hooks = [*(all_hooks or ()), *evaluation.stop_hooks()]
-        return stock._evaluate_run(
-            self, checkpoint_path, scaffold, update_op, eval_dict, hooks, output_dir
+                return evaluate(input_fn, hooks)
+        return calls.evaluate(
+            self, cache, evaluate, input_fn, steps, checkpoint_path, name
         )
 
     def predict(
@@ -145,18 +138,28 @@ class Overrides:
         with contextlib.ExitStack() as leases:
             path: Any = checkpoints.hold(self, checkpoint_path, leases)
             obstacles = calls.obstacles(hooks, path, self._config.master)
-            cache = cache_for("predict", self, obstacles)
-            if cache is None:
-                rows = stock.predict(
+
+            def predict(input_fn: Any, hooks: Any) -> Iterator[Any]:
+                return stock.predict(
                     self, input_fn, predict_keys, hooks, path, yield_single_examples
                 )
+
+            cache = cache_for("predict", self, obstacles)
+            if cache is None:
+                rows = predict(input_fn, hooks)
                 with advice.repeated(self, "predict", obstacles):
                     first = list(itertools.islice(rows, 1))
                 yield from first
                 yield from rows
             else:
                 yield from calls.predict(
-                    self, cache, input_fn, predict_keys, path, yield_single_examples
+                    self,
+                    cache,
+                    predict,
+                    input_fn,
+                    predict_keys,
+                    path,
+                    yield_single_examples,
                 )
 
     def _export_all_saved_models(

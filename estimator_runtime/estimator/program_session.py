@@ -1,11 +1,9 @@
 """`MonitoredTrainingSession` of programs that train without an Estimator."""
 
 import functools
-import importlib
 import types
-from typing import Any
 
-_OURS = "estimator_runtime.session.monitored_training_session"
+from estimator_runtime.patching.table import late
 
 
 def use_runtime_session(_module: types.ModuleType) -> None:
@@ -17,12 +15,7 @@ def use_runtime_session(_module: types.ModuleType) -> None:
     """
     import tensorflow.compat.v1 as tf1
 
+    # Imported late, because most programs do not use it.
+    ours = late("session.monitored_training_session:MonitoredTrainingSession")
     stock = tf1.train.MonitoredTrainingSession
-
-    @functools.wraps(stock)
-    def MonitoredTrainingSession(*args: Any, **kwargs: Any) -> Any:
-        # Imported late, because most programs do not use it.
-        ours = importlib.import_module(_OURS)
-        return ours.MonitoredTrainingSession(*args, **kwargs)
-
-    tf1.train.MonitoredTrainingSession = MonitoredTrainingSession
+    tf1.train.MonitoredTrainingSession = functools.wraps(stock)(ours)

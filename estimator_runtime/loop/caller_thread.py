@@ -116,8 +116,8 @@ def _is_short(op: tf.Operation) -> bool:
 
 def _chooses_threads(session: tf.compat.v1.Session) -> bool:
     """Return whether the user's ConfigProto chooses the threads that run a step."""
-    config = getattr(session, "_config", None)
-    return config is not None and bool(
+    config = sessions.config_of(session)
+    return bool(
         config.inter_op_parallelism_threads
         or config.session_inter_op_thread_pool
         or config.use_per_session_threads

@@ -35,9 +35,7 @@ class GlobalStep:
         self, session: tf.compat.v1.Session, flush: DenormalFlush | None
     ) -> None:
         graph = session.graph
-        self.variable = None
-        if len(graph.get_collection(tf.compat.v1.GraphKeys.GLOBAL_STEP)) == 1:
-            self.variable = tf.compat.v1.train.get_global_step(graph)
+        self.variable = variable_of(graph)
         self.reads = reads_of(graph, self.variable)
         self.early = [name for name in self.reads if not self._is_late(graph, name)]
         self._make_plan = functools.partial(
@@ -60,6 +58,13 @@ class GlobalStep:
     def trained(self) -> int:
         """Return the number of steps trained so far."""
         return int(self._plan.results(self._plan.run())[_VALUE])
+
+
+def variable_of(graph: tf.Graph) -> Any:
+    """Return the variable of a graph's global step; None if there is not one."""
+    if len(graph.get_collection(tf.compat.v1.GraphKeys.GLOBAL_STEP)) != 1:
+        return None
+    return tf.compat.v1.train.get_global_step(graph)
 
 
 def adds_one(step: Subgraph, variable: Any) -> bool:

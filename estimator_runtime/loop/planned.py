@@ -16,7 +16,7 @@ from estimator_runtime.loop.global_step import adds_one
 from estimator_runtime.loop.graph import ops as graph_ops
 from estimator_runtime.loop.graph.subgraph import CannotFuse, Subgraph
 from estimator_runtime.loop.hooks.idle import IdleHooks
-from estimator_runtime.loop.packing.requests import PackingLog, requests_of
+from estimator_runtime.loop.packing.requests import PackedRequests, PackingLog
 from estimator_runtime.loop.plan import MAX_PLANS, Plan, Planner, key_of
 from estimator_runtime.loop.run_length import RunLength
 from estimator_runtime.loop.step_kind import StepKind
@@ -89,7 +89,8 @@ class PlannedSession(HookedSession):
     Args:
         sess: The session that runs the steps.
         hooks: Hooks of the session.
-        packing_log: Logs which transfers between tasks are packed; None packs none.
+        packing_log: Logs which transfers between tasks are packed; None packs none, as
+            in a session of this process.
         run_length: How long a run of several steps may be. This session shares it with
             those that replace it.
     """
@@ -106,7 +107,7 @@ class PlannedSession(HookedSession):
         self._should_stop = False
         self._calling_thread = CallingThread(sess)
         self._planner = Planner(sess, self._calling_thread.flush_for)
-        self._packed = requests_of(sess, packing_log)
+        self._packed = packing_log and PackedRequests(sess, packing_log)
         # Key of the caller's fetches to the result of `_is_step`, and the fetches.
         self._are_steps: dict[object, tuple[bool, object]] = {}
         self._idle = IdleHooks(hooks)

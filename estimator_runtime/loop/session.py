@@ -109,10 +109,12 @@ class LoopSessionCreator(sessions.CoordinatedSessionCreator):
 
     def _packs(self, session: Any) -> bool:
         """Return whether the transfers of a session's steps are to be packed."""
+        if not is_remote(session):
+            return False
         if self._packs_transfers is not None:
             return self._packs_transfers
         # Then the order of updates is chance anyway.
-        return is_remote(session) and count_trainers_with_ps() > 1
+        return count_trainers_with_ps() > 1
 
 
 class LoopSession(tf.compat.v1.train.MonitoredSession):

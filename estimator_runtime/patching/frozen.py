@@ -22,10 +22,6 @@ _ESTIMATORS = f"{_PACKAGE}.python.estimator"
 # Each is looked up when it is first used: importing the frozen package imports the
 # runtime's modules, which use these objects in turn.
 _ORIGINALS = {
-    "Exporter": ("exporter", "Exporter"),
-    "ModeKeys": ("mode_keys", "ModeKeys"),
-    "MultiLabelHead": ("head.multi_label_head", "MultiLabelHead"),
-    "StockEstimator": ("estimator", "Estimator"),
     "StockRunConfig": ("run_config", "RunConfig"),
     "default_session_config": ("run_config", "get_default_session_config"),
     "StockTrainingExecutor": ("training", "_TrainingExecutor"),

@@ -14,8 +14,7 @@ from types import ModuleType
 from estimator_runtime.errors import CompatibilityError
 
 _logger = logging.getLogger(__name__)
-_states: dict[str, str] = {}  # maps the name of each scheduled patch to its state
-_scheduled: list[Patch] = []
+_states: dict[Patch, str] = {}  # of each scheduled patch, in order
 _failures: list[str] = []  # of required patches
 
 
@@ -63,12 +62,10 @@ def schedule(patches: Iterable[Patch], *, are_required: bool = True) -> None:
 
     groups: dict[str, list[Patch]] = {}
     for each in patches:
-        if each.name not in _states:
-            _scheduled.append(each)
+        if each not in _states:
+            _states[each] = f"waiting for {each.after}"
             groups.setdefault(each.after, []).append(each)
     for module_name, group in groups.items():
-        for each in group:
-            _states[each.name] = f"waiting for {module_name}"
         wrapt.register_post_import_hook(
             functools.partial(_apply, group, are_required), module_name
         )
@@ -86,7 +83,7 @@ def check() -> None:
 
 def scheduled() -> tuple[Patch, ...]:
     """Return the patches scheduled so far, in order."""
-    return tuple(_scheduled)
+    return tuple(_states)
 
 
 def state(patch: Patch, version: tuple[int, int]) -> str:
@@ -99,17 +96,17 @@ def state(patch: Patch, version: tuple[int, int]) -> str:
     """
     if not patch.applies_to(version):
         return "not needed"
-    return _states.get(patch.name, "not scheduled")
+    return _states.get(patch, "not scheduled")
 
 
 def _apply(patches: Sequence[Patch], are_required: bool, module: ModuleType) -> None:
     """Apply the patches of a module that has just been imported."""
     for each in patches:
         try:
-            _states[each.name] = _apply_one(each, module)
+            _states[each] = _apply_one(each, module)
         except Exception as error:
             problem = f"failed ({type(error).__name__}: {error})"
-            _states[each.name] = problem
+            _states[each] = problem
             if are_required:
                 _failures.append(
                     f"{each.after} is only partly patched: {each.name!r} has "

@@ -1,7 +1,6 @@
 """A report of the installed packages and the patches, for bug reports."""
 
 import dataclasses
-import importlib.metadata
 import platform
 
 from estimator_runtime.patching import patch
@@ -50,15 +49,10 @@ def report() -> Report:
     found = {"python": platform.python_version(), "tensorflow": tensorflow}
     patches = dict.fromkeys((*PATCHES, *patch.scheduled()))
     return Report(
-        versions={**found, **{name: _version(name) for name in _PACKAGES}},
+        versions={
+            **found,
+            **{n: versions.installed(n) or "not installed" for n in _PACKAGES},
+        },
         patches={each.name: patch.state(each, version) for each in patches},
         reasons={each.name: each.reason for each in patches},
     )
-
-
-def _version(name: str) -> str:
-    """Return the version of a package, or "not installed"."""
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"

@@ -70,29 +70,17 @@ class ChiefCreator(VerifiedSessionCreator):
     end of the session saves them.
 
     Args:
-        scaffold: The Scaffold of the session.
-        master: Session target.
-        config: The ConfigProto of the session, or None.
-        checkpoint_dir: Folder to restore from, or None.
+        *args: Positional arguments of `VerifiedSessionCreator`.
         max_wait_secs: Longest wait for a ps, in seconds; None for no limit.
+        **kwargs: Keyword arguments of `VerifiedSessionCreator`.
 
     Attributes:
         leave: Called when there is nothing to adopt, before variables are restored or
             initialized; see `loop.session.LoopSession`.
     """
 
-    def __init__(
-        self,
-        scaffold: tf.compat.v1.train.Scaffold,
-        *,
-        master: str,
-        config: tf.compat.v1.ConfigProto | None,
-        checkpoint_dir: str | bytes | None,
-        max_wait_secs: float | None,
-    ) -> None:
-        super().__init__(
-            scaffold, master=master, config=config, checkpoint_dir=checkpoint_dir
-        )
+    def __init__(self, *args: Any, max_wait_secs: float | None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self._max_wait_secs = _limit(max_wait_secs)
         self._cluster = peers.this_task().cluster
         self._owner: AdoptionNote | None = None

@@ -90,25 +90,14 @@ def MonitoredTrainingSession(
         RuntimeError: If it is called in eager mode, outside of any graph.
         ValueError: If both intervals of checkpoints, or of summaries, are given.
     """
+    arguments = {**locals()}  # all, by name
     if tf.executing_eagerly():
         raise RuntimeError(
             "MonitoredTrainingSession trains a graph, and eager execution is on here; "
             "build the model and the session inside `with tf.Graph().as_default():`"
         )
     settings = SessionSettings.of(
-        options.current(tf.compat.v1.get_default_graph()),
-        master=master,
-        is_chief=is_chief,
-        scaffold=scaffold,
-        checkpoint_dir=checkpoint_dir,
-        summary_dir=summary_dir,
-        save_checkpoint_secs=save_checkpoint_secs,
-        save_checkpoint_steps=save_checkpoint_steps,
-        save_summaries_secs=save_summaries_secs,
-        save_summaries_steps=save_summaries_steps,
-        log_step_count_steps=log_step_count_steps,
-        save_graph_def=save_graph_def,
-        max_wait_secs=max_wait_secs,
+        options.current(tf.compat.v1.get_default_graph()), arguments
     )
     # Either may be an iterator, which yields its hooks only once.
     hooks, chief_only_hooks = list(hooks or ()), list(chief_only_hooks or ())

@@ -90,9 +90,16 @@ def check(settings: Mapping[str, Any]) -> None:
             rule = f"it should be a number of {_NUMBERS[name]}, or None"
             check_number(f"RunConfig: {name}", value, rule)
         elif name == "model_dir":
-            _check_model_dir(value)
-        elif name in _OBJECTS:
-            _check_object(name, value)
+            if not isinstance(value, (str, bytes, os.PathLike)):
+                raise ConfigTypeError(
+                    f"RunConfig: model_dir is {_shown(value)}; give a path as str or "
+                    "os.PathLike, or None"
+                )
+        # TensorFlow treats a false value as None.
+        elif name in _OBJECTS and value and isinstance(value, _PLAIN):
+            raise ConfigTypeError(
+                f"RunConfig: {name} is {_shown(value)}; give {_OBJECTS[name]}, or None"
+            )
 
 
 def check_number(source: str, value: Any, rule: str) -> None:
@@ -151,22 +158,6 @@ def errors_of_frozen_class(settings: Mapping[str, Any]) -> Iterator[None]:
         name = rule.partition(" ")[0]
         value = f" (it is {settings[name]!r})" if name in settings else ""
         raise ConfigError(f"RunConfig: {rule}{value}") from error
-
-
-def _check_model_dir(value: Any) -> None:
-    if not isinstance(value, (str, bytes, os.PathLike)):
-        raise ConfigTypeError(
-            f"RunConfig: model_dir is {_shown(value)}; give a path as str or "
-            "os.PathLike, or None"
-        )
-
-
-def _check_object(name: str, value: Any) -> None:
-    # TensorFlow treats a false value as None.
-    if value and isinstance(value, _PLAIN):
-        raise ConfigTypeError(
-            f"RunConfig: {name} is {_shown(value)}; give {_OBJECTS[name]}, or None"
-        )
 
 
 def _shown(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 import tensorflow as tf
@@ -10,21 +10,12 @@ import tensorflow as tf
 from estimator_runtime.checkpoint import interval
 from estimator_runtime.config import paths
 from estimator_runtime.config.options import TrainingOptions
-from estimator_runtime.config.paths import is_local
-from estimator_runtime.errors import ConfigError
 from estimator_runtime.session import run_config_values
 from estimator_runtime.tf_internals.sessions import USE_DEFAULT
 
 _DEFAULT_SUMMARY_STEPS = 100
 # Those that TensorFlow's session for a multi-worker strategy does not take from here.
 _NOT_OF_STRATEGY = {"options", "master", "is_chief", "max_wait_secs"}
-_INTERVAL_UNITS = {
-    "save_checkpoint_secs": "seconds",
-    "save_checkpoint_steps": "steps",
-    "save_summaries_secs": "seconds",
-    "save_summaries_steps": "steps",
-    "log_step_count_steps": "steps",
-}
 _CHECKPOINT_DIR = "checkpoint_dir (an Estimator's model_dir)"
 _CHECKPOINT_INTERVALS = ("save_checkpoint_secs", "save_checkpoint_steps")
 _SUMMARY_INTERVALS = (
@@ -77,12 +68,16 @@ class SessionSettings:
     max_wait_secs: float | None
 
     @classmethod
-    def of(cls, options: TrainingOptions, **given: Any) -> "SessionSettings":
-        """Return the settings for arguments of `MonitoredTrainingSession`, by name.
+    def of(
+        cls, options: TrainingOptions, arguments: Mapping[str, Any]
+    ) -> "SessionSettings":
+        """Return the settings for all arguments of `MonitoredTrainingSession`, by name.
 
         Raises:
             ConfigTypeError: If an interval is not a number.
         """
+        names = {field.name for field in dataclasses.fields(cls)} & arguments.keys()
+        given = {name: arguments[name] for name in names}
         saving = _interval(
             given["save_checkpoint_secs"],
             given["save_checkpoint_steps"],
@@ -107,9 +102,10 @@ class SessionSettings:
                 "save_summaries_secs": summarizing[1],
             }
         )
-        for name, unit in _INTERVAL_UNITS.items():
+        for name in (*_CHECKPOINT_INTERVALS, *_SUMMARY_INTERVALS):
             value = getattr(settings, name)
             if value is not None:
+                unit = "seconds" if name.endswith("_secs") else "steps"
                 run_config_values.check_number(
                     f"MonitoredTrainingSession: {name}",
                     run_config_values.plain(value),
@@ -148,10 +144,10 @@ class SessionSettings:
             paths.check_utf8(_CHECKPOINT_DIR, folder)
             if saves:
                 paths.check_model_dir(_CHECKPOINT_DIR, folder)
-            _check_writable(_CHECKPOINT_DIR, folder)
+            paths.check_writable(_CHECKPOINT_DIR, folder)
         if summary_dir and writes_summaries:
             paths.check_utf8("summary_dir", summary_dir)
-            _check_writable("summary_dir", summary_dir)
+            paths.check_writable("summary_dir", summary_dir)
 
     def _any_is_on(self, names: Sequence[str]) -> bool:
         return any(is_on(getattr(self, name)) for name in names)
@@ -175,21 +171,3 @@ def _saves_to(folder: str, hook: tf.compat.v1.train.SessionRunHook) -> bool:
     # A subclass in the program may not call TensorFlow's constructor.
     saved_to = getattr(hook, "_checkpoint_dir", None) or ""
     return os.fsdecode(saved_to) == folder
-
-
-def _check_writable(argument: str, folder: str) -> None:
-    if not is_local(folder):  # remote storage: TensorFlow's file system reports errors
-        return
-    try:
-        os.makedirs(folder, exist_ok=True)
-    except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(
-            f"{argument} {folder!r} cannot be created: {reason}; give a folder that "
-            "this process may write"
-        ) from error
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise ConfigError(
-            f"{argument} {folder!r} cannot be written by this process; change its "
-            "permissions, or give another folder"
-        )

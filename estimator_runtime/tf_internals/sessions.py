@@ -94,6 +94,11 @@ def compiled(
     )
 
 
+def config_of(session: tf.compat.v1.Session) -> config_pb2.ConfigProto:
+    """Return the ConfigProto of a session."""
+    return getattr(session, "_config", None) or config_pb2.ConfigProto()
+
+
 def is_closed(session: tf.compat.v1.Session) -> bool:
     """Return whether a session has been closed."""
     return session._closed

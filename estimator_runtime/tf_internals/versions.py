@@ -114,10 +114,8 @@ def tensorflow_version() -> str:
             f"({sys.executable}); pip install tensorflow"
         )
     for distribution in _DISTRIBUTIONS:
-        try:
-            return importlib.metadata.version(distribution)
-        except importlib.metadata.PackageNotFoundError:
-            continue
+        if version := installed(distribution):
+            return version
     providers = importlib.metadata.packages_distributions().get("tensorflow")
     if not providers:
         raise CompatibilityError(
@@ -127,12 +125,16 @@ def tensorflow_version() -> str:
     return importlib.metadata.version(providers[0])
 
 
-def _check_frozen_estimator() -> None:
-    version: str | None
+def installed(distribution: str) -> str | None:
+    """Return the version of a distribution package, or None if it is not installed."""
     try:
-        version = importlib.metadata.version("tensorflow-estimator")
+        return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
-        version = None
+        return None
+
+
+def _check_frozen_estimator() -> None:
+    version = installed("tensorflow-estimator")
     if version != FROZEN_ESTIMATOR:
         found = f"is {version}" if version else "is not installed"
         raise CompatibilityError(

@@ -44,5 +44,5 @@ def test_a_model_dir_that_cannot_be_created_is_one_line_that_names_the_scripts_l
     assert result.returncode == 1
     assert re.match(r"estimator-runtime: error: .*digits\.py:\d+: ", last_line)
     assert "'file/model'" in last_line
-    assert "cannot be created" in last_line and "is not a folder" in last_line
+    assert "cannot be created" in last_line and "Not a directory" in last_line
     assert "Traceback" not in result.stderr

@@ -315,8 +315,8 @@ def test_a_model_dir_that_cannot_be_made_is_refused_before_the_model(tmp_path):
     folder = str(tmp_path / "file" / "model")
     estimator = tf.estimator.Estimator(model_fn, model_dir=folder)
     told = (
-        f"RunConfig: model_dir is {folder!r}, which cannot be created: {tmp_path}/file is "
-        "not a folder; give another folder"
+        f"model_dir {folder!r} cannot be created: Not a directory; give a folder that "
+        "this process may write"
     )
     with pytest.raises(ConfigError, match=re.escape(told)):
         estimator.train(lambda: tf.data.Dataset.from_tensors(({"x": [1.0]}, [1.0])))

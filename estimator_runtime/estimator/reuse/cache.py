@@ -37,6 +37,18 @@ _OVERRIDABLE = {
 }
 
 
+class IsKept(Exception):
+    """Ends a method of the frozen Estimator, because a kept graph serves the call.
+
+    Args:
+        kept: What serves it.
+    """
+
+    def __init__(self, kept: Any) -> None:
+        super().__init__()
+        self.kept = kept
+
+
 class GraphCache:
     """The graphs that one Estimator keeps, at most `MAX_GRAPHS`.
 

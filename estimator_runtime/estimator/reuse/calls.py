@@ -5,9 +5,8 @@ the option `reuse_graphs`, input_fn is still called in a new graph, which runs i
 session of its own: its data, tables, queues and hooks are as ever. Its batches are fed
 to the graph of the model, which `reuse.cache` keeps with its session.
 
-A call that cannot do this continues in the graph in which input_fn was called, just as
-the frozen Estimator would. The functions here follow those of the frozen package line
-by line, as it does not change any more.
+The frozen method calls input_fn in either case. It ends there if a kept graph of the
+model can serve the call, and else continues in the graph of the inputs, as ever.
 """
 
 from __future__ import annotations
@@ -15,8 +14,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import tensorflow as tf
 from tensorflow.python.training import evaluation
@@ -25,7 +25,7 @@ from tensorflow_estimator.python.estimator import util
 
 from estimator_runtime.estimator.evaluation import stop_hooks
 from estimator_runtime.estimator.reuse import in_memory
-from estimator_runtime.estimator.reuse.cache import GraphCache
+from estimator_runtime.estimator.reuse.cache import GraphCache, IsKept
 from estimator_runtime.estimator.reuse.inputs import CannotReuse, Inputs
 from estimator_runtime.estimator.reuse.keys import model_key
 from estimator_runtime.estimator.reuse.model import Model, ModelSession, Outputs
@@ -72,87 +72,52 @@ def obstacles(
 def evaluate(
     estimator: Any,
     cache: GraphCache,
+    stock: Callable[[Any, Any], Any],
     input_fn: Callable[..., Any],
     steps: int | None,
     checkpoint: str,
     name: str | None,
 ) -> Any:
-    """Do what `_actual_eval` does, with a kept graph of the model if possible."""
-    with (
-        graph_mode(),
-        tf.Graph().as_default() as graph,
-        contextlib.ExitStack() as until_done,
-    ):
-        hooks = estimator._convert_eval_steps_to_hooks(steps)
-        call = _Call(estimator, cache, _EVAL, graph)
-        features, labels, input_hooks = (
-            estimator._get_features_and_labels_from_input_fn(input_fn, _EVAL)
-        )
-        output_dir = estimator.eval_dir(name)
-        kept = call.kept(features, labels, checkpoint, until_done)
-        if kept is None:
-            built = _evaluate_normally(estimator, features, labels, input_hooks, hooks)
-            return estimator._evaluate_run(checkpoint, *built, output_dir)
+    """Evaluate with a kept graph of the model, or else by the frozen method.
+
+    `stock` is that method; it takes an input_fn and hooks.
+    """
+    with contextlib.ExitStack() as until_done:
+        call = _Call(estimator, cache, _EVAL, input_fn, checkpoint, until_done)
+        try:
+            return stock(call.input_fn, [call])
+        except IsKept as error:
+            kept = error.kept
         feeding = _FeedHook(kept)
-        # No checkpoint is restored into the graph of the inputs: it has no variables.
-        evaluation._evaluate_once(
-            checkpoint_path=None,
-            master=estimator._config.evaluation_master,
-            scaffold=_scaffold_of_inputs(),
-            eval_ops=tf.group(*kept.batch),
-            hooks=[*input_hooks, feeding, *hooks, *stop_hooks()],
-            config=estimator._session_config,
-        )
-        step = feeding.results[_GLOBAL_STEP]
-        frozen._write_dict_to_summary(output_dir, feeding.results, step)
-        frozen._write_checkpoint_path_to_summary(output_dir, checkpoint, step)
+        hooks = [*estimator._convert_eval_steps_to_hooks(steps), *stop_hooks()]
+        with call.in_graph():
+            # No checkpoint is restored into the graph of the inputs: it has no
+            # variables.
+            evaluation._evaluate_once(
+                checkpoint_path=None,
+                master=estimator._config.evaluation_master,
+                scaffold=_scaffold_of_inputs(),
+                eval_ops=tf.group(*kept.batch),
+                hooks=[*call.hooks, feeding, *hooks],
+                config=estimator._session_config,
+            )
+            output_dir = estimator.eval_dir(name)
+            step = feeding.results[_GLOBAL_STEP]
+            frozen._write_dict_to_summary(output_dir, feeding.results, step)
+            frozen._write_checkpoint_path_to_summary(output_dir, checkpoint, step)
         return feeding.results
 
 
-def _call_model_fn(estimator: Any, features: Any, labels: Any) -> tuple[Any, ...]:
-    """Add the model to the default graph, as `_evaluate_build_graph` does.
-
-    Returns:
-        The Scaffold, hooks of the model, the op that updates the metrics, and their
-        values.
-    """
-    scaffold, hooks, _, update_op, eval_dict = estimator._call_model_fn_eval(
-        lambda: (features, labels), estimator.config
+def _build_evaluation(
+    estimator: Any, receive: Callable[[], Any], checkpoint: str
+) -> Outputs:
+    """Add what an evaluation runs to the default graph."""
+    scaffold, update_op, eval_dict, hooks = estimator._evaluate_build_graph(
+        receive, [], checkpoint
     )
-    if _GLOBAL_STEP in eval_dict:
-        raise ValueError(
-            "Metric with name `global_step` is not allowed, because Estimator "
-            "already defines a default metric with the same name."
-        )
-    eval_dict[_GLOBAL_STEP] = tf1.train.get_global_step()
-    return scaffold, hooks, update_op, eval_dict
-
-
-def _build_evaluation(estimator: Any, features: Any, labels: Any) -> Outputs:
-    scaffold, hooks, update_op, eval_dict = _call_model_fn(estimator, features, labels)
     if hooks:
         raise CannotReuse("its EstimatorSpec has evaluation_hooks")
     return Outputs(scaffold=scaffold, results=eval_dict, update=update_op)
-
-
-def _evaluate_normally(
-    estimator: Any,
-    features: Any,
-    labels: Any,
-    input_hooks: Sequence[tf.estimator.SessionRunHook],
-    hooks: Sequence[tf.estimator.SessionRunHook],
-) -> tuple[Any, Any, Any, Any]:
-    """Continue as `_evaluate_build_graph` does after it has called input_fn."""
-    scaffold, more, update_op, eval_dict = _call_model_fn(estimator, features, labels)
-    if scaffold and scaffold.local_init_op:
-        evaluation._get_or_create_eval_step()
-        scaffold = tf1.train.Scaffold(
-            local_init_op=tf.group(
-                scaffold.local_init_op, tf1.train.Scaffold.default_local_init_op()
-            ),
-            copy_from_scaffold=scaffold,
-        )
-    return scaffold, update_op, eval_dict, [*input_hooks, *hooks, *(more or [])]
 
 
 class _FeedHook(tf.estimator.SessionRunHook):
@@ -191,12 +156,16 @@ class _FeedHook(tf.estimator.SessionRunHook):
 def predict(
     estimator: Any,
     cache: GraphCache,
+    stock: Callable[[Any, Any], Iterator[Any]],
     input_fn: Callable[..., Any],
     predict_keys: Any,
     checkpoint: str,
     yield_single_examples: bool,
 ) -> Iterator[Any]:
-    """Do what `predict` does, with a kept graph of the model if possible."""
+    """Predict with a kept graph of the model, or else by the frozen method.
+
+    `stock` is that method; it takes an input_fn and hooks.
+    """
     rows = functools.partial(_rows, estimator, yield_single_examples)
 
     def rows_of(kept: _KeptModel) -> Callable[[Any], Iterator[Any]]:
@@ -206,68 +175,32 @@ def predict(
 
     # The session of a kept model outlives that of the inputs, which is entered later.
     with contextlib.ExitStack() as until_done:
-        given = in_memory.of_function(input_fn)
-        if given is not None:
-            call = _Call(estimator, cache, _PREDICT)
-            kept = call.kept(given.features, None, checkpoint, until_done)
-            if kept is not None:
-                yield from _all_rows(given, kept, rows_of(kept))
-                return
-        # The default graph until the last result, as ever, if the model is not kept.
-        # Else until the first, so that another prediction may begin before the last.
-        in_graph = until_done.enter_context(contextlib.ExitStack())
-        in_graph.enter_context(graph_mode())
-        graph = in_graph.enter_context(tf.Graph().as_default())
-        call = _Call(estimator, cache, _PREDICT, graph)
-        result = estimator._call_input_fn(input_fn, _PREDICT)
-        given = in_memory.of_dataset(result)
-        if given is not None:
-            kept = call.kept(given.features, None, checkpoint, until_done)
-            if kept is not None:
-                in_graph.close()
-                yield from _all_rows(given, kept, rows_of(kept))
-                return
-        features, _, hooks = util.parse_input_fn_result(result)
-        estimator._validate_features_in_predict_input(features)
-        kept = None
-        if given is None:
-            kept = call.kept(features, None, checkpoint, until_done)
-        if kept is None:
-            predictions, session = _predict_normally(
-                estimator, features, hooks, predict_keys, checkpoint
-            )
-            yield from _read(session, predictions, rows)
+        call = _Call(estimator, cache, _PREDICT, input_fn, checkpoint, until_done)
+        try:
+            if (given := in_memory.of_function(input_fn)) is not None:
+                call.try_in_memory(given)
+            results = stock(call.input_fn, [call])
+            first = list(itertools.islice(results, 1))
+        except IsKept as error:
+            kept = error.kept
+        else:
+            yield from first
+            yield from results
             return
         kept_rows = rows_of(kept)  # before there is a session to close
-        session = _session_of_inputs(estimator, hooks)
-        in_graph.close()
-        yield from _read(session, kept.batch, kept_rows)
-
-
-def _all_rows(
-    given: in_memory.Rows, kept: _KeptModel, rows: Callable[[Any], Iterator[Any]]
-) -> Iterator[Any]:
-    for batch in given.batches(kept.batch):
-        yield from rows(batch)
-
-
-def _session_of_inputs(
-    estimator: Any, hooks: Sequence[tf.estimator.SessionRunHook]
-) -> tf.compat.v1.train.MonitoredSession:
-    creator = tf1.train.ChiefSessionCreator(
-        _scaffold_of_inputs(), config=estimator._session_config
-    )
-    return tf1.train.MonitoredSession(creator, hooks=hooks)
-
-
-def _read(
-    session: tf.compat.v1.train.MonitoredSession,
-    fetches: Any,
-    rows: Callable[[Any], Iterator[Any]],
-) -> Iterator[Any]:
-    with session:
-        while not session.should_stop():
-            yield from rows(session.run(fetches))
+        if call.in_memory is not None:
+            for batch in call.in_memory.batches(kept.batch):
+                yield from kept_rows(batch)
+            return
+        with call.in_graph():
+            estimator._validate_features_in_predict_input(kept.batch)
+            creator = tf1.train.ChiefSessionCreator(
+                _scaffold_of_inputs(), config=estimator._session_config
+            )
+            session = tf1.train.MonitoredSession(creator, hooks=call.hooks)
+        with session:
+            while not session.should_stop():
+                yield from kept_rows(session.run(kept.batch))
 
 
 def _rows(estimator: Any, yield_single_examples: bool, results: Any) -> Iterator[Any]:
@@ -281,38 +214,17 @@ def _rows(estimator: Any, yield_single_examples: bool, results: Any) -> Iterator
             yield {key: value[i] for key, value in results.items()}
 
 
-def _build_prediction(estimator: Any, features: Any, _labels: Any) -> Outputs:
-    """Add the model to the default graph."""
+def _build_prediction(
+    estimator: Any, receive: Callable[[], Any], checkpoint: str
+) -> Outputs:
+    """Add what a prediction runs to the default graph, as `predict` does."""
+    tf1.random.set_random_seed(estimator._config.tf_random_seed)
+    estimator._create_and_assert_global_step(tf1.get_default_graph())
+    features, _ = receive()
     spec = estimator._call_model_fn(features, None, _PREDICT, estimator.config)
     if spec.prediction_hooks:
         raise CannotReuse("its EstimatorSpec has prediction_hooks")
     return Outputs(scaffold=spec.scaffold, results=spec.predictions)
-
-
-def _predict_normally(
-    estimator: Any,
-    features: Any,
-    input_hooks: Sequence[tf.estimator.SessionRunHook],
-    predict_keys: Any,
-    checkpoint: str,
-) -> tuple[Any, tf.compat.v1.train.MonitoredSession]:
-    """Continue as `predict` does after it has called input_fn."""
-    spec = estimator._call_model_fn(features, None, _PREDICT, estimator.config)
-    predictions = estimator._extract_keys(spec.predictions, predict_keys)
-    creator = tf1.train.ChiefSessionCreator(
-        checkpoint_filename_with_path=checkpoint,
-        master=estimator._config.master,
-        scaffold=spec.scaffold,
-        config=estimator._session_config,
-    )
-    hooks = [*input_hooks, *(spec.prediction_hooks or [])]
-    return predictions, tf1.train.MonitoredSession(creator, hooks=hooks)
-
-
-def _begin(estimator: Any, graph: tf.Graph) -> None:
-    """Begin a graph as `evaluate` and `predict` do."""
-    tf1.random.set_random_seed(estimator._config.tf_random_seed)
-    estimator._create_and_assert_global_step(graph)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -328,15 +240,24 @@ class _KeptModel:
     batch: list[tf.Tensor]
 
 
-class _Call:
+class _Call(tf.estimator.SessionRunHook):
     """A call of `evaluate` or `predict`.
+
+    The frozen method calls `input_fn`, which ends the method if a kept model can serve
+    the call. If not, the method continues, and this hook stands for those of the
+    inputs.
 
     Args:
         estimator: The Estimator.
         cache: Its cache.
         mode: EVAL or PREDICT.
-        graph: A new graph in which input_fn is called, which is the default graph; None
-            if the inputs need none.
+        input_fn: That of the program.
+        checkpoint: The checkpoint that the call reads.
+        until_done: Gives the session of the model back when it is closed.
+
+    Attributes:
+        hooks: The hooks of the inputs.
+        in_memory: The rows, if they are in memory and a kept model serves the call.
     """
 
     def __init__(
@@ -344,42 +265,72 @@ class _Call:
         estimator: Any,
         cache: GraphCache,
         mode: str,
-        graph: tf.Graph | None = None,
-    ) -> None:
-        self._estimator, self._cache, self._mode = estimator, cache, mode
-        self._graph = graph
-        if graph is not None:
-            _begin(estimator, graph)
-            self._uses_before = self._uses_of_global_step(graph)
-
-    def kept(
-        self,
-        features: Any,
-        labels: Any,
+        input_fn: Callable[..., Any],
         checkpoint: str,
         until_done: contextlib.ExitStack,
-    ) -> _KeptModel | None:
-        """Return a kept model for what input_fn has returned.
+    ) -> None:
+        self._estimator, self._cache, self._mode = estimator, cache, mode
+        self._input_fn, self._checkpoint = input_fn, checkpoint
+        self._until_done = until_done
+        self._graph: tf.Graph | None = None
+        self.hooks: list[tf.estimator.SessionRunHook] = []
+        self.in_memory: in_memory.Rows | None = None
 
-        Args:
-            features: What input_fn has returned.
-            labels: The same.
-            checkpoint: The checkpoint that the call reads.
-            until_done: Gives the session back when it is closed.
+    def input_fn(self) -> tuple[Any, Any]:
+        """Return the features and labels of the program's input_fn.
 
-        Returns:
-            None if the call needs a graph of its own. The log says why.
+        Raises:
+            IsKept: If a kept model serves the call.
         """
+        self._graph = tf1.get_default_graph()
+        self._uses_before = self._uses_of_global_step(self._graph)
+        result = self._estimator._call_input_fn(self._input_fn, self._mode)
+        is_prediction = self._mode == _PREDICT
+        given = in_memory.of_dataset(result) if is_prediction else None
+        if given is not None:
+            self.try_in_memory(given)
+        with tf.device(None):  # only input_fn itself is called for the CPU
+            features, labels, self.hooks = util.parse_input_fn_result(result)
+        if given is None:
+            self._try(features, None if is_prediction else labels)
+        return features, labels
+
+    def try_in_memory(self, rows: in_memory.Rows) -> None:
+        """Raise IsKept if a kept model can serve a call with such rows."""
+        self.in_memory = rows
+        self._try(rows.features, None)
+        self.in_memory = None
+
+    @contextlib.contextmanager
+    def in_graph(self) -> Iterator[None]:
+        """Make the graph of the inputs the default graph."""
+        with graph_mode(), cast(tf.Graph, self._graph).as_default():
+            yield
+
+    def begin(self) -> None:
+        """Call the hooks of the inputs."""
+        for hook in self.hooks:
+            hook.begin()
+
+    def after_create_session(
+        self, session: tf.compat.v1.Session, coord: tf.train.Coordinator
+    ) -> None:
+        """Call the hooks of the inputs."""
+        for hook in self.hooks:
+            hook.after_create_session(session, coord)
+
+    def _try(self, features: Any, labels: Any) -> None:
+        """Raise IsKept if a kept model can serve the call; else log why none can."""
         try:
             if self._graph is not None:
                 self._check_graph(self._graph)
             inputs = Inputs(self._graph, features, labels)
-            model = self._model(inputs, checkpoint)
-            session = until_done.enter_context(model.session(checkpoint))
+            model = self._model(inputs)
+            session = self._until_done.enter_context(model.session(self._checkpoint))
         except CannotReuse as reason:
             self._cache.log_refusal(_NAMES[self._mode], reason)
-            return None
-        return _KeptModel(session, model.used_of(inputs.tensors))
+        else:
+            raise IsKept(_KeptModel(session, model.used_of(inputs.tensors)))
 
     def _check_graph(self, graph: tf.Graph) -> None:
         """Raise CannotReuse if input_fn has added something that is for the model."""
@@ -404,16 +355,14 @@ class _Call:
         step = tf1.train.get_global_step(graph)
         return sum(len(tensor.consumers()) for tensor in step.op.outputs)
 
-    def _model(self, inputs: Inputs, checkpoint: str) -> Model:
-        estimator, build = self._estimator, _BUILDERS[self._mode]
+    def _model(self, inputs: Inputs) -> Model:
+        estimator, checkpoint = self._estimator, self._checkpoint
 
         def make() -> Model:
-            return Model(
-                inputs,
-                functools.partial(_begin, estimator),
-                functools.partial(build, estimator),
-                estimator._session_config,
+            build = functools.partial(
+                _BUILDERS[self._mode], estimator, checkpoint=checkpoint
             )
+            return Model(inputs, build, estimator._session_config)
 
         shapes = self._cache.shapes(checkpoint)
         key = (self._mode, inputs.key, shapes, model_key(estimator))

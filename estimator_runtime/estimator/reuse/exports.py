@@ -21,12 +21,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow_estimator.python.estimator import estimator as frozen
 
-from estimator_runtime.estimator.reuse.cache import GraphCache
-from estimator_runtime.estimator.reuse.inputs import (
-    CannotReuse,
-    described,
-    static_shape,
-)
+from estimator_runtime.estimator.reuse.cache import GraphCache, IsKept
+from estimator_runtime.estimator.reuse.inputs import CannotReuse, described
 from estimator_runtime.estimator.reuse.keys import model_key
 from estimator_runtime.estimator.reuse.model import checkpoint_identity
 from estimator_runtime.tf_internals import graphs
@@ -69,10 +65,6 @@ def _next_export_dir(export_dir_base: str | bytes) -> bytes:
         time.sleep(max(now + 1 - time.time(), 0))
 
 
-class _IsKept(Exception):
-    """Ends the frozen method: its inputs are those of a graph that is kept."""
-
-
 def add_meta_graph(
     estimator: Any,
     cache: GraphCache,
@@ -98,10 +90,9 @@ def add_meta_graph(
         options: What else the frozen method is told.
     """
     key: Hashable = None
-    kept: _KeptExport | None = None
 
     def receive() -> Any:
-        nonlocal key, kept
+        nonlocal key
         receiver = input_receiver_fn()
         try:
             if cache.is_default and mode == frozen.ModeKeys.TRAIN:
@@ -114,21 +105,22 @@ def add_meta_graph(
             return receiver
         kept = cache.find(key)
         if kept is not None:
-            raise _IsKept
+            raise IsKept(kept)
         return receiver
 
     new = _KeptExport(builder, estimator._session_config)
     try:
         export(new, receive)
+    except IsKept as error:
+        kept = error.kept
+    else:
         if key is not None:
             cache.keep(key, new)
-    except _IsKept:
-        pass
-    if kept is not None:
-        try:
-            kept.write(builder, checkpoint if save_variables else None)
-        except tf.errors.NotFoundError:  # which the frozen method explains
-            export(builder, input_receiver_fn)
+        return
+    try:
+        kept.write(builder, checkpoint if save_variables else None)
+    except tf.errors.NotFoundError:  # which the frozen method explains
+        export(builder, input_receiver_fn)
 
 
 class _KeptExport:
@@ -231,5 +223,5 @@ def _key(graph: tf.Graph, receiver: Any) -> Hashable:
 
 def _of_tensor(value: Any) -> Hashable:
     if isinstance(value, tf.Tensor) and hasattr(value, "op"):
-        return value.name, value.dtype, static_shape(value)
+        return value.name, value.dtype, value.shape
     raise CannotReuse(f"input_receiver_fn returns a {type(value).__name__}")

@@ -41,10 +41,9 @@ class Inputs:
         labels: Likewise, or None.
 
     Attributes:
+        placeholders: What is fed in their place, once `receive` has been called.
         tensors: The tensors of a batch, each once; columns of inputs in memory.
         key: Equal for inputs to which a model_fn responds with the same graph.
-        seeds_drawn: How many ops of the graph have drawn a seed. Ops of a model_fn that
-            has no seed of its own for them continue this count.
 
     Raises:
         CannotReuse: If a batch cannot be fed to another graph.
@@ -55,28 +54,33 @@ class Inputs:
         self._places: dict[int, int] = {}
         self._values = (features, labels)
         self.tensors: list[Any] = []
-        self.seeds_drawn = 0 if graph is None else graphs.seeds_drawn(graph)
-        self.key: Hashable = described(self._values, self._leaf), self.seeds_drawn
+        self.placeholders: list[tf.Tensor] = []
+        # How many ops of the graph have drawn a seed. Ops of a model_fn that has no
+        # seed of its own for them continue this count.
+        self._seeds_drawn = 0 if graph is None else graphs.seeds_drawn(graph)
+        self.key: Hashable = described(self._values, self._leaf), self._seeds_drawn
         if not self.tensors:
             raise CannotReuse("input_fn returns no tensor")
 
-    def placeholders(self) -> tuple[list[tf.Tensor], Any, Any]:
-        """Add placeholders for a batch to the default graph.
+    def receive(self) -> tuple[Any, Any]:
+        """Add placeholders for a batch to the default graph, as its only inputs.
 
         Returns:
-            The placeholders, in the order of `tensors`; and features and labels that
-            consist of their values.
+            Features and labels that consist of the values of the placeholders.
         """
-        fed = [tf1.placeholder(t.dtype.base_dtype, t.shape) for t in self.tensors]
+        graphs.set_seeds_drawn(tf1.get_default_graph(), self._seeds_drawn)
+        self.placeholders = [
+            tf1.placeholder(t.dtype.base_dtype, t.shape) for t in self.tensors
+        ]
         # A session does not fetch what is fed, as predictions may ask for.
-        values = [tf.identity(each) for each in fed]
+        values = [tf.identity(each) for each in self.placeholders]
         leaves = tf.nest.flatten(self._values, expand_composites=True)
         features, labels = tf.nest.pack_sequence_as(
             self._values,
             [None if e is None else values[self._places[id(e)]] for e in leaves],
             expand_composites=True,
         )
-        return fed, features, labels
+        return features, labels
 
     def _leaf(self, value: Any) -> Hashable:
         """Return the part of the key for a tensor or a column, and collect it."""
@@ -105,7 +109,7 @@ class Inputs:
         place = self._places.setdefault(id(tensor), len(self.tensors))
         if place == len(self.tensors):
             self.tensors.append(tensor)
-        return place, tensor.dtype.base_dtype, static_shape(tensor)
+        return place, tensor.dtype.base_dtype, tensor.shape
 
 
 def described(value: Any, of_leaf: Callable[[Any], Hashable]) -> Hashable:
@@ -134,12 +138,6 @@ def _is_sequence(kind: type) -> bool:
     return kind in (list, tuple) or (
         issubclass(kind, tuple) and hasattr(kind, "_fields")
     )
-
-
-def static_shape(tensor: tf.Tensor | Column) -> tuple[int | None, ...] | None:
-    """Return the static shape of a tensor; None if not even its rank is known."""
-    shape = tensor.shape
-    return None if shape.rank is None else tuple(shape.as_list())
 
 
 def to_feed(value: Any) -> Any:

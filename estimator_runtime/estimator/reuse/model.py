@@ -60,9 +60,8 @@ class Model:
 
     Args:
         inputs: The inputs of the call that needs it.
-        build: Adds the model to a graph. It takes the graph's features and labels, and
-            the placeholders' graph is the default graph.
-        begin: Adds what TensorFlow adds to a graph before the inputs.
+        build: Adds the model to the default graph. It takes an input_fn that adds
+            placeholders, and has to be called first.
         session_config: Configuration of its sessions.
 
     Attributes:
@@ -75,22 +74,18 @@ class Model:
     def __init__(
         self,
         inputs: Inputs,
-        begin: Callable[[tf.Graph], object],
-        build: Callable[[Any, Any], Outputs],
+        build: Callable[[Callable[[], tuple[Any, Any]]], Outputs],
         session_config: tf.compat.v1.ConfigProto,
     ) -> None:
         self._session_config = session_config
         self._idle: ModelSession | None = None
         self._lock = threading.Lock()
         with tf.Graph().as_default() as self.graph:
-            begin(self.graph)
-            graphs.set_seeds_drawn(self.graph, inputs.seeds_drawn)
-            fed, features, labels = inputs.placeholders()
-            self.outputs = build(features, labels)
+            self.outputs = build(inputs.receive)
             self._check()
             self._add_initializers()
-        self._analyze(fed)
-        self.feeds = [each.name for each in self.used_of(fed)]
+        self._analyze(inputs.placeholders)
+        self.feeds = [each.name for each in self.used_of(inputs.placeholders)]
 
     def _check(self) -> None:
         scaffold = self.outputs.scaffold
@@ -273,7 +268,7 @@ class ModelSession:
         self.raw, self.outputs, self.table_files = raw, outputs, table_files
         self.holds: tuple[str, Identity] | None = None
         self._feeds = feeds
-        self._calls: dict[Any, _BatchCall] = {}
+        self._calls: dict[Any, tuple[Any, Callable[..., Any]]] = {}
 
     def update(self, batch: Sequence[Any]) -> None:
         """Run what the graph does for a batch.
@@ -298,30 +293,14 @@ class ModelSession:
         return self._call(wanted, batch, None if names is None else tuple(names))
 
     def _call(self, fetches: Any, batch: Sequence[Any], key: Any = None) -> Any:
-        call = self._calls.get(key)
-        if call is None:
-            call = self._calls[key] = _BatchCall(self.raw, self._feeds, fetches)
-        return call(batch)
-
-
-class _BatchCall:
-    """A compiled session call for a batch; parsing takes most of `Session.run`."""
-
-    def __init__(
-        self, session: tf.compat.v1.Session, feeds: Sequence[str], fetches: Any
-    ) -> None:
-        self._session = session
-        self._handler = sessions.FetchHandler(session.graph, fetches, {})
-        self._run = sessions.compile_call(
-            session,
-            feeds,
-            [tensor.name for tensor in self._handler.fetches()],
-            [op.name for op in self._handler.targets()],
-        )
-
-    def __call__(self, batch: Sequence[Any]) -> Any:
-        values = self._run(*map(to_feed, batch))
-        return self._handler.build_results(self._session, values)
+        if key not in self._calls:  # parsing takes most of `Session.run`
+            handler = sessions.FetchHandler(self.raw.graph, fetches, {})
+            tensors = [tensor.name for tensor in handler.fetches()]
+            targets = [op.name for op in handler.targets()]
+            call = sessions.compile_call(self.raw, self._feeds, tensors, targets)
+            self._calls[key] = handler, call
+        handler, call = self._calls[key]
+        return handler.build_results(self.raw, call(*map(to_feed, batch)))
 
 
 def checkpoint_identity(checkpoint: str) -> tuple[str, Identity] | None:

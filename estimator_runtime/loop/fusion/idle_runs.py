@@ -152,7 +152,7 @@ class IdleRuns:
         except (CannotFuse, CannotPlan) as reason:
             self._run_length.run_singly(reason)
             return
-        except (tf.errors.OpError, ValueError) as error:
+        except (TypeError, ValueError, NotImplementedError, tf.errors.OpError) as error:
             # A single step needs no loop. What else is wrong, it finds too.
             why = str(error).partition("\n")[0]
             self._run_length.run_singly(CannotFuse(f"cannot be in a loop: {why}"))
@@ -180,12 +180,13 @@ class IdleRuns:
         global_step = self._calling_thread.global_step
         tensors = [t for t in plan.tensors if t.name not in global_step.reads]
         step = Subgraph(graph, [*plan.targets, *(each.op for each in tensors)])
-        drawn = graph_ops.with_own_randomness(graph, step.ops.values())
-        if drawn:
-            raise CannotFuse(
-                f"draws random numbers, {drawn[0]!r}, whose generator the loop would "
-                "start again"
-            )
+        for op in sorted(step.ops.values(), key=lambda op: op.name):
+            # Stateless ops have no generator, and others have theirs in a variable.
+            if any(each.kind.is_random for each in graph_ops.executed(graph, [op])):
+                raise CannotFuse(
+                    f"draws random numbers, {op.name!r}, whose generator the loop "
+                    "would start again"
+                )
         watched = hook_schedule.watched_losses(self._hooks)
         losses = {each.name for each in watched}
         request = while_loop.LoopRequest(

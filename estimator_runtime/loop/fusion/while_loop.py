@@ -62,6 +62,8 @@ def fuse(step: Subgraph, request: LoopRequest) -> FusedSteps:
 
     Raises:
         CannotFuse: If parts of the step cannot run in a loop.
+        Exception: TensorFlow's own reason, such as a type of value that no loop can
+            carry.
     """
     check_step(step, request.global_step)
     step.check_alone()
@@ -84,7 +86,9 @@ def fuse(step: Subgraph, request: LoopRequest) -> FusedSteps:
     for each, fused in known:
         if each == key:
             return fused
-    fused = _add(step, request)
+    # Outside any scope that the program has entered.
+    with graphs.adding_to(step.graph), tf.name_scope("fused_steps"):
+        fused = _fuse(step, request)
     known.append((key, fused))
     return fused
 
@@ -96,17 +100,6 @@ def check_step(step: Subgraph, global_step: Any) -> None:
         raise CannotFuse("is one of several replicas")
     if not adds_one(step, global_step):
         raise CannotFuse("does not add 1 to the global step")
-
-
-def _add(step: Subgraph, request: LoopRequest) -> FusedSteps:
-    """Add the loop to the graph, outside any scope that the program has entered."""
-    try:
-        with graphs.adding_to(step.graph), tf.name_scope("fused_steps"):
-            return _fuse(step, request)
-    except (TypeError, ValueError, NotImplementedError, tf.errors.OpError) as error:
-        # TensorFlow's own reason, such as a type of value that no loop can carry.
-        reason = str(error).partition("\n")[0]
-        raise CannotFuse(f"cannot be in a loop: {reason}") from error
 
 
 def _fuse(step: Subgraph, request: LoopRequest) -> FusedSteps:
@@ -206,11 +199,10 @@ def _loop(
         The last values of the wanted tensors by name, the number of steps run, and the
         op that ends the loop.
     """
-    carried = {t.name: t for t in request.tensors}
     graph_def = step.graph_def()
     if request.may_split:
         adam.split(graph_def, step.ops)
-    names = list(carried)
+    names = [tensor.name for tensor in request.tensors]
     count, end = limits
 
     def condition(i: tf.Tensor, *values: tf.Tensor) -> tf.Tensor:
@@ -230,9 +222,9 @@ def _loop(
             name="",
         )
         values, done = found[: len(names)], found[len(names) :]
-        for name, value in zip(names, values, strict=True):
+        for tensor, value in zip(request.tensors, values, strict=True):
             # An import loses the shapes that the program has set by hand.
-            value.set_shape(carried[name].shape)
+            value.set_shape(tensor.shape)
         with tf.control_dependencies(done):
             keep = [each.keep(values[names.index(n)]) for n, each in kept.items()]
         with tf.control_dependencies([*done, *keep]):
@@ -243,12 +235,11 @@ def _loop(
         with tf.control_dependencies([counted]):
             return [i + 1, *values]
 
-    initial = [tf.zeros([d or 0 for d in _dims(t)], t.dtype) for t in carried.values()]
+    initial = [tf.zeros(t.shape, t.dtype) for t in request.tensors]
     results = graphs.while_loop(
         condition,
         body,
         [tf.constant(0), *initial],
-        shape_invariants=[tf.TensorShape([]), *(t.shape for t in carried.values())],
         parallel_iterations=1,
     )
     loop = results[0].op
@@ -256,11 +247,6 @@ def _loop(
         loop = loop.inputs[0].op
     graph_ops.mark(loop)
     return dict(zip(names, results[1:], strict=True)), results[0], results[0].op
-
-
-def _dims(tensor: tf.Tensor) -> list[int | None]:
-    """Return a tensor's dimensions, None for an unknown one; [] for an unknown rank."""
-    return tensor.shape.as_list() if tensor.shape.rank is not None else []
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

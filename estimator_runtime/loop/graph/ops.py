@@ -101,21 +101,6 @@ def have_own_state(graph: tf.Graph) -> bool:
     )
 
 
-def with_own_randomness(
-    graph: tf.Graph, operations: Iterable[tf.Operation]
-) -> list[str]:
-    """Return the names of the ops whose kernel has its own random generator, sorted.
-
-    A copy of such an op, with the same seeds, starts its sequence again. Ops that keep
-    their state in a variable, and stateless ops, have no generator in their kernel.
-    """
-    return sorted(
-        op.name
-        for op in operations
-        if any(each.kind.is_random for each in executed(graph, [op]))
-    )
-
-
 def has_only_state(op: tf.Operation) -> bool:
     """Return whether an op has state, or a random sequence, that its copies lack.
 

@@ -8,9 +8,16 @@ import tensorflow as tf
 
 from estimator_runtime.loop.graph import ops
 from estimator_runtime.tf_internals import graphs, op_kinds
-from estimator_runtime.tf_internals.op_kinds import OpKind
 
 tf1 = tf.compat.v1
+# What an op may be or do that cannot be in a loop, as an attribute of `OpKind`.
+_OBSTACLES = {
+    "is_placeholder": "reads a placeholder",
+    "calls_python": "calls Python",
+    "is_control_flow_v1": "has control flow of TensorFlow 1",
+    "communicates": "communicates with other workers",
+    "keeps_state": "has an op that may keep state of its own",
+}
 
 
 class CannotFuse(Exception):
@@ -73,10 +80,9 @@ class Subgraph:
             if keeps_resource(op):
                 raise CannotFuse(f"computes what {op.name!r} is made of")
         for each in ops.executed(self.graph, self.ops.values()):
-            if reason := _obstacle(each.kind):
-                raise CannotFuse(f"{reason}, {each}")
-            if each.kind.keeps_state:
-                raise CannotFuse(f"has an op that may keep state of its own, {each}")
+            for fact, reason in _OBSTACLES.items():
+                if getattr(each.kind, fact):
+                    raise CannotFuse(f"{reason}, {each}")
 
     def check_alone(self) -> None:
         """Raise CannotFuse if the program has another step to take turns with.
@@ -114,19 +120,6 @@ class Subgraph:
                 del copy.input[:]
                 copy.input.extend(inputs)
         return part
-
-
-def _obstacle(kind: OpKind) -> str | None:
-    """Return why an op of a kind cannot be in a loop, or None."""
-    if kind.is_placeholder:
-        return "reads a placeholder"
-    if kind.calls_python:
-        return "calls Python"
-    if kind.is_control_flow_v1:
-        return "has control flow of TensorFlow 1"
-    if kind.communicates:
-        return "communicates with other workers"
-    return None
 
 
 def reference_variable(name: str) -> str:

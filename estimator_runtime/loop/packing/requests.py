@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
@@ -208,13 +209,12 @@ class PackedRequests:
             CannotPack: If a copy of a step is not known to produce equal results.
         """
         if self._task_of is None:
-            config = getattr(self._session, "_config", None)
-            _check_config(config or config_pb2.ConfigProto())
+            _check_config(sessions.config_of(self._session))
             devices = self._session.list_devices()
             others = [d.name for d in devices if d.device_type != "CPU"]
             if others:
                 raise CannotPack(f"may run on another device than a CPU, {others[0]!r}")
-            self._task_of = TaskOfOp(device.name for device in devices)
+            self._task_of = task_finder(device.name for device in devices)
         return self._task_of
 
 
@@ -238,11 +238,9 @@ def _are_inputs(feeds: Mapping[Any, Any], request: PackedRequest) -> bool:
 
 def _check_config(config: config_pb2.ConfigProto) -> None:
     """Raise CannotPack if the results of an op may depend on the ops around it."""
-    reason = xla.reason(config)
-    if reason is not None:
+    if reason := xla.reason(config):
         raise CannotPack(reason)
-    name = xla.mixed_precision(config)
-    if name is not None:
+    if name := xla.mixed_precision(config):
         raise CannotPack(f"is computed in mixed precision ({name})")
 
 
@@ -251,59 +249,41 @@ def is_remote(session: Any) -> bool:
     return is_plain(session) and bool(session.sess_str)
 
 
-def requests_of(session: Any, log: PackingLog | None) -> PackedRequests | None:
-    """Return the packed requests of a session; None if nothing is to be packed."""
-    if log is None or not is_remote(session):
-        return None
-    return PackedRequests(session, log)
+def task_finder(devices: Iterable[str]) -> Callable[[tf.Operation], str | None]:
+    """Return a function from an op to the name of the task that runs it.
 
-
-class TaskOfOp:
-    """Finds the task that runs an op.
+    The name is such as "/job:ps/replica:0/task:0". It is None if TensorFlow could
+    choose between several tasks, and for an op that calls functions, because their ops
+    may run in other tasks.
 
     Args:
         devices: Full names of a session's devices, such as
             "/job:ps/replica:0/task:0/device:CPU:0".
     """
+    specs = [tf.DeviceSpec.from_string(name) for name in devices]
+    tasks = {_task_name(spec): spec for spec in specs}
 
-    def __init__(self, devices: Iterable[str]) -> None:
-        specs = [tf.DeviceSpec.from_string(name) for name in devices]
-        self._tasks = {_task_name(spec): spec for spec in specs}
-        self._of_device: dict[str, str | None] = {}
-        self._of_op: dict[str, str | None] = {}
+    @functools.cache
+    def named_by(device: str) -> str | None:
+        asked = tf.DeviceSpec.from_string(device)
+        found = [
+            name
+            for name, spec in tasks.items()
+            if asked.job in (None, spec.job)
+            and asked.replica in (None, spec.replica)
+            and asked.task in (None, spec.task)
+        ]
+        return found[0] if len(found) == 1 else None
 
-    def __call__(self, op: tf.Operation) -> str | None:
-        """Return the name of the task, such as "/job:ps/replica:0/task:0".
-
-        The result is None if TensorFlow could choose between several tasks. It is also
-        None for an op that calls functions, because their ops may run in other tasks.
-        """
-        if op.name not in self._of_op:
-            self._of_op[op.name] = self._find(op)
-        return self._of_op[op.name]
-
-    def _find(self, op: tf.Operation) -> str | None:
+    @functools.cache
+    def task_of(op: tf.Operation) -> str | None:
         if op_kinds.of(op.type).calls_functions:
             return None
         resource = next((t.op for t in op.inputs if t.dtype == tf.resource), None)
-        if resource is None:
-            return self._named_by(op.device)
         # Only the task that has the resource can run the op.
-        return self(resource)
+        return named_by(op.device) if resource is None else task_of(resource)
 
-    def _named_by(self, device: str) -> str | None:
-        """Return the task that a device string determines, or None."""
-        if device not in self._of_device:
-            asked = tf.DeviceSpec.from_string(device)
-            found = [
-                name
-                for name, spec in self._tasks.items()
-                if asked.job in (None, spec.job)
-                and asked.replica in (None, spec.replica)
-                and asked.task in (None, spec.task)
-            ]
-            self._of_device[device] = found[0] if len(found) == 1 else None
-        return self._of_device[device]
+    return task_of
 
 
 def _task_name(spec: tf.DeviceSpec) -> str:

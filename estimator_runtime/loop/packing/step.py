@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Sequence
 
 import tensorflow as tf
 
-from estimator_runtime.loop.global_step import reads_of
+from estimator_runtime.loop.global_step import reads_of, variable_of
 from estimator_runtime.loop.graph import ops
 from estimator_runtime.loop.graph.order import ordered, predecessors
 from estimator_runtime.loop.graph.subgraph import (
@@ -138,9 +138,7 @@ class PackedStep:
             The read that the copy waits for, by the names of the tensors that hooks
             fetch for the global step; empty if the copy does not increment it.
         """
-        variable = None
-        if len(self._graph.get_collection(tf1.GraphKeys.GLOBAL_STEP)) == 1:
-            variable = tf1.train.get_global_step(self._graph)
+        variable = variable_of(self._graph)
         if not isinstance(variable, graphs.BaseResourceVariable):
             return {}
         handle = variable.handle

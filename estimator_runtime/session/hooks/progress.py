@@ -232,7 +232,10 @@ class OtherHooks:
     def listen(self) -> None:
         """Start listening for logged losses."""
         for hook in self._hooks:
-            pass_on_logged_values(hook, self._note)
+            # Only TensorFlow's own: a subclass may log anything.
+            is_stock = type(hook) is tf.compat.v1.train.LoggingTensorHook
+            if is_stock and "_log_tensors" not in vars(hook):
+                hook._log_tensors = self._noting(hook._log_tensors)
 
     @property
     def last_step(self) -> int | None:
@@ -246,34 +249,15 @@ class OtherHooks:
         last = min((each for each in known if each is not None), default=math.inf)
         return math.ceil(last) if last < math.inf else None
 
-    def _note(self, values: Mapping[str, Any]) -> None:
-        loss = values.get("loss")
-        if loss is not None and getattr(loss, "ndim", 0) == 0:
-            self.loss = float(loss)
-            self._on_loss(self.loss)
+    def _noting(self, log: Callable[..., None]) -> Callable[..., None]:
+        """Wrap the method with which a hook logs, so that its loss is noted."""
 
+        @functools.wraps(log)
+        def log_and_note(tensor_values: Mapping[str, Any]) -> None:
+            log(tensor_values)
+            loss = tensor_values.get("loss")
+            if loss is not None and getattr(loss, "ndim", 0) == 0:
+                self.loss = float(loss)
+                self._on_loss(self.loss)
 
-def pass_on_logged_values(
-    hook: tf.compat.v1.train.SessionRunHook,
-    listener: Callable[[Mapping[str, Any]], object],
-) -> None:
-    """Pass the values of each line that a hook logs to `listener`, by tag.
-
-    This works only for TensorFlow's own LoggingTensorHook, not for subclasses. What the
-    hook logs, and when, does not change.
-
-    Args:
-        hook: Any hook of the session.
-        listener: Called with the values after the hook has logged them.
-    """
-    is_stock = type(hook) is tf.compat.v1.train.LoggingTensorHook
-    if not is_stock or "_log_tensors" in vars(hook):
-        return
-    log = hook._log_tensors
-
-    @functools.wraps(log)
-    def log_and_pass_on(tensor_values: Mapping[str, Any]) -> None:
-        log(tensor_values)
-        listener(tensor_values)
-
-    hook._log_tensors = log_and_pass_on
+        return log_and_note

@@ -13,7 +13,7 @@ er.install()
 import tensorflow as tf  # noqa: E402 (after install, as a program would)
 
 from estimator_runtime.loop.graph.subgraph import Subgraph  # noqa: E402
-from estimator_runtime.loop.packing.requests import TaskOfOp  # noqa: E402
+from estimator_runtime.loop.packing.requests import task_finder  # noqa: E402
 from estimator_runtime.loop.packing.step import PackedStep  # noqa: E402
 
 tf1 = tf.compat.v1
@@ -71,7 +71,7 @@ class Cluster:
 
     def task_of(self):
         """Return what finds the task of an op."""
-        return TaskOfOp(DEVICES)
+        return task_finder(DEVICES)
 
     def crossing(self, *roots):
         """Return how many tensors cross between tasks when ops are run."""
