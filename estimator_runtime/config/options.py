@@ -8,7 +8,6 @@ context variable, because TensorFlow's signatures have no place for them.
 import contextlib
 import contextvars
 import dataclasses
-import numbers
 import operator
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -114,12 +113,6 @@ def parse_switch(text: str, source: str, purpose: str) -> bool:
     if text not in ("0", "1"):
         raise ConfigError(f"{source} is {text!r}; give 1 {purpose}, or 0")
     return text == "1"
-
-
-def _plain(value: Any) -> Any:
-    """Return an integer of NumPy's as an int, and any other value unchanged."""
-    is_int = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    return int(value) if is_int else value
 
 
 def _whole_number(text: str) -> int:
@@ -366,7 +359,11 @@ class OwnOptions:
 
     def _set_options(self, options: Mapping[str, Any]) -> None:
         """Set options by name; None leaves one to the command and the environment."""
-        options = {name: _plain(value) for name, value in options.items()}
+        # A number of NumPy's counts as one of Python's.
+        options = {
+            name: value.item() if getattr(value, "size", 0) == 1 else value
+            for name, value in options.items()
+        }
         for name, value in options.items():
             if value is not None:
                 OPTIONS[name].check(value, f"RunConfig: {name}")

@@ -147,8 +147,8 @@ def check_index_in_job(cluster: Cluster, task_type: str, index: int) -> None:
     count = len(cluster[task_type])
     if index >= count:
         raise ConfigError(
-            f"TF_CONFIG: task.index is {shown(index)}, which is not a valid task_id "
-            f"for task_type {task_type[:60]} in this cluster; use {_usable(count)}"
+            f"TF_CONFIG: task.index {shown(index)} is not a valid task_id for "
+            f"task_type {task_type[:60]} in this cluster; use {_usable(count)}"
         )
 
 

@@ -183,8 +183,8 @@ BAD_FORMS = [
     ),
     bad_index(
         "7",
-        "TF_CONFIG: task.index is 7, which is not a valid task_id for task_type worker "
-        "in this cluster; use 0 to 2",
+        "TF_CONFIG: task.index 7 is not a valid task_id for task_type worker in this "
+        "cluster; use 0 to 2",
     ),
     # A task without a cluster.
     bad_local_task(

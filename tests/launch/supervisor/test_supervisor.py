@@ -98,7 +98,7 @@ def run(tmp_path):
 def hang(monkeypatch):
     """Return a function that makes each look at the checkpoints hang until the end."""
     hung = threading.Event()
-    yield lambda: monkeypatch.setattr(recovery, "plan", lambda folder: hung.wait())
+    yield lambda: monkeypatch.setattr(recovery, "scan", lambda folder: hung.wait())
     hung.set()
 
 
