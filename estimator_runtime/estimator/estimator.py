@@ -20,6 +20,8 @@ from tensorflow_estimator.python.estimator import estimator as frozen
 from estimator_runtime import reporting
 from estimator_runtime.checkpoint.store import locks
 from estimator_runtime.config.options import TrainingOptions, use
+from estimator_runtime.config.role import TaskType
+from estimator_runtime.errors import ConfigError
 from estimator_runtime.estimator import checkpoints, evaluation, keras
 from estimator_runtime.estimator.reuse import advice, calls, exports
 from estimator_runtime.estimator.reuse.cache import cache_for
@@ -48,6 +50,12 @@ class Overrides:
         saving_listeners: Any = None,
     ) -> Any:
         """Train from a verified checkpoint, with this runtime's options and signals."""
+        if self.config.task_type in (TaskType.PS, TaskType.EVALUATOR):
+            raise ConfigError(
+                f"Estimator.train is called in a task of the type "
+                f"{self.config.task_type!r}; call tf.estimator.train_and_evaluate, "
+                "which gives each task of a cluster its part"
+            )
         options = TrainingOptions.of(self.config)
         # Under the coordinator each task claims to be the chief until the coordinator
         # runs it. Then this method is called again.

@@ -75,6 +75,21 @@ def test_workers_of_a_strategy_need_addresses_too(set_tf_config, tmp_path):
         er.train_and_evaluate(tf.estimator.Estimator(model_fn, config=config), *specs)
 
 
+@pytest.mark.parametrize("task_type", ["ps", "evaluator"])
+def test_train_in_a_task_that_does_not_train_names_the_call_to_use(
+    task_type, set_tf_config, tmp_path
+):
+    cluster = {"chief": ["127.0.0.1:1"], "ps": ["127.0.0.1:2"]}
+    set_tf_config({"cluster": cluster, "task": {"type": task_type, "index": 0}})
+    estimator = tf.estimator.Estimator(model_fn, tmp_path / "model")
+    with pytest.raises(ConfigError) as refused:
+        estimator.train(no_input)
+    assert str(refused.value) == (
+        f"Estimator.train is called in a task of the type {task_type!r}; call "
+        "tf.estimator.train_and_evaluate, which gives each task of a cluster its part"
+    )
+
+
 def test_an_evaluator_needs_nobodys_address(set_tf_config, tmp_path):
     er.train_and_evaluate(*job(tmp_path, input_fn, max_steps=1))
     cluster = {"chief": ["nowhere.invalid:1"], "ps": ["nowhere.invalid:0"]}
