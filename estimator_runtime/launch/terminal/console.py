@@ -16,6 +16,8 @@ from estimator_runtime import threads
 from estimator_runtime.output import json_log, terminal
 
 _OURS = "launcher"
+# A row that wraps could not be erased, also if the terminal adds "^C" to the last one.
+_FREE_COLUMNS = 3
 # How long to wait for the reader of the last lines.
 _FLUSH_SECS = 5.0
 # Lines that wait to be written: beyond _MOST they are left out, until _FEW are left.
@@ -64,8 +66,7 @@ class Console:
     @property
     def columns(self) -> int:
         """The maximum number of characters in a row, without its prefix."""
-        # One column stays free, because a row that wraps could not be erased.
-        return max(1, self._size()[0] - 1 - len(self._prefix("")))
+        return max(1, self._size()[0] - _FREE_COLUMNS - len(self._prefix("")))
 
     def introduce(self, names: Sequence[str]) -> None:
         """Set the width of the prefix for tasks of these names."""
@@ -130,7 +131,7 @@ class Console:
         with self._lock:
             erasure = self._erasure()
             self._rows = [
-                f"{self._prefix(name) if name else ''}{text}"[: columns - 1]
+                f"{self._prefix(name) if name else ''}{text}"[: columns - _FREE_COLUMNS]
                 for name, text in [*rows[: room - 1], *rows[room - 1 :][-1:]]
             ]
             self._put((self._stderr, erasure + "\n".join(self._rows)))

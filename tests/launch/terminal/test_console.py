@@ -122,9 +122,9 @@ def _in_a_terminal_of(columns, lines, monkeypatch):
     return screen, Console(screen, screen)
 
 
-def test_rows_are_cut_where_the_terminal_ends(monkeypatch):
-    screen, console = _in_a_terminal_of(20, 10, monkeypatch)
-    assert console.columns == 20 - 1 - len("launcher | ")
+def test_rows_are_cut_where_the_terminal_ends_with_room_for_a_ctrl_c(monkeypatch):
+    screen, console = _in_a_terminal_of(22, 10, monkeypatch)
+    assert console.columns == 22 - 3 - len("launcher | ")
     console.status([("chief", "step 1234567890"), ("", "x" * 30)])
     console.flush()
     assert _seen(screen.getvalue()) == ["chief    | step 123", "x" * 19]
