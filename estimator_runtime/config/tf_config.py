@@ -186,9 +186,10 @@ def parse(text: str) -> dict[str, Any]:
         raise
     # Not only JSONDecodeError: a number of thousands of digits is a ValueError.
     except (RecursionError, ValueError) as error:
-        reason = str(error).splitlines()[0]
+        reason, at = str(error).splitlines()[0], getattr(error, "pos", 0)
+        near = text[max(0, at - 28) : at + 28]
         raise ConfigError(
-            f"TF_CONFIG: not JSON ({reason}): {shown(text)}; "
+            f"TF_CONFIG: not JSON ({reason}): {shown(near)}; "
             f"use an object such as {_EXAMPLE}, or unset it"
         ) from error
     if not isinstance(document, dict):

@@ -76,6 +76,12 @@ BAD_FORMS = [
         f"use an object such as {EXAMPLE}, or unset it",
     ),
     bad_text(
+        '{"cluster": {"chief": ["host0:2222"], "ps": [host1:2222]}, "task": {}}',
+        "TF_CONFIG: not JSON (Expecting value: line 1 column 46 (char 45)): "
+        """'ef": ["host0:2222"], "ps": [host1:2222]}, "task": {}}'; """
+        f"use an object such as {EXAMPLE}, or unset it",
+    ),
+    bad_text(
         '{"cluster": {"chief": ["a:1"], "chief": ["b:1"]}}',
         "TF_CONFIG: the key 'chief' appears twice in one object, as ['a:1'] and as "
         "['b:1']; keep one of them",
