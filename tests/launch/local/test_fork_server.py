@@ -65,14 +65,15 @@ _needs_limits = pytest.mark.skipif(
 class _Launcher:
     """The other end of a parent's connection."""
 
-    def __init__(self, user):
+    def __init__(self, user, has_stdout):
         self.connection, theirs = socket.socketpair(
             socket.AF_UNIX, socket.SOCK_SEQPACKET
         )
         self.connection.settimeout(_WITHIN_SECS)
+        without = [] if has_stdout else ["/bin/sh", "-c", 'exec "$@" >&-', "sh"]
         with theirs:
             self.parent = subprocess.Popen(
-                [sys.executable, "-c", _SERVE, str(theirs.fileno()), user],
+                [*without, sys.executable, "-c", _SERVE, str(theirs.fileno()), user],
                 pass_fds=[theirs.fileno()],
                 stderr=subprocess.PIPE,
             )
@@ -104,8 +105,8 @@ def launcher():
     """Return a function that gives a launcher; at the end none of its parents is left."""
     started = []
 
-    def start(user="as this user"):
-        started.append(_Launcher(user))
+    def start(user="as this user", has_stdout=True):
+        started.append(_Launcher(user, has_stdout))
         return started[-1]
 
     yield start
@@ -141,6 +142,11 @@ def _wait_until_gone(file):
 def _is_there(pid):
     with open(f"/proc/{pid}/stat") as stat:
         return stat.read().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_a_task_of_a_launcher_without_a_standard_output_has_one(launcher):
+    with launcher(has_stdout=False).start(0) as output:
+        assert len(_pids(output)) == 2
 
 
 @_needs_limits

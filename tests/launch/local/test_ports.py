@@ -21,3 +21,16 @@ def test_a_held_port_is_given_to_nobody_else_but_a_server_can_listen_on_it():
             stranger.bind(("127.0.0.1", port))
     finally:
         ports.close()
+
+
+def test_a_port_that_cannot_be_held_leaves_no_other_number_behind():
+    ports = HeldPorts()
+    try:
+        with socket.socket(socket.AF_INET6) as other:
+            other.bind(("::", 0))
+            other.listen()
+            with pytest.raises(OSError, match="in use"):
+                ports.hold(other.getsockname()[1])
+        assert ports.hold() > 0
+    finally:
+        ports.close()

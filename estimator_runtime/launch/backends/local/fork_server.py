@@ -303,9 +303,12 @@ def fork(
 def _become_task(fds: Sequence[int], environ: Mapping[str, str]) -> None:
     """Set up the pipes, the variables and the signal handlers of a task."""
     stdout, stderr, reports = fds
+    # In this order: without a standard output of the parent, this file may get its
+    # number, and is closed before the pipe takes it.
     with open(os.devnull, "rb") as nothing:
-        for target, fd in enumerate((nothing.fileno(), stdout, stderr)):
-            os.dup2(fd, target)
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(stdout, 1)
+    os.dup2(stderr, 2)
     os.close(stdout)
     os.close(stderr)
     pipe = f"{os.getpid()}:/proc/{os.getppid()}/fd/{reports}"

@@ -27,9 +27,13 @@ class HeldPorts:
         if port in [holder.getsockname()[1] for holder in self._sockets]:
             return port
         holder = socket.socket(socket.AF_INET6 if _has_ipv6() else socket.AF_INET)
+        try:
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            holder.bind(("", port))
+        except OSError:
+            holder.close()
+            raise
         self._sockets.append(holder)
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        holder.bind(("", port))
         return holder.getsockname()[1]
 
     def close(self) -> None:
