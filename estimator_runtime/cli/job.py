@@ -48,11 +48,11 @@ def launch(options: argparse.Namespace) -> int:
     console = Console(as_json=options.log_format == "json")
     backend = get_backend(options.backend, console=console, **_backend_options(options))
     wait = functools.partial(_wait, port=options.tensorboard, console=console)
-    starts = JobStarts(job, backend, wait, console.say)
+    starter = JobStarter(job, backend, wait, console.say)
     # The first Ctrl-C, SIGTERM or notice stops the job gracefully, another one at once.
-    with contextlib.closing(SignalInbox(starts.stop)):
+    with contextlib.closing(SignalInbox(starter.stop)):
         try:
-            outcome = starts.run()
+            outcome = starter.run()
         except StoppedBeforeStart as stopped:
             [number] = stopped.args
             name = signal.Signals(number).name
@@ -69,11 +69,11 @@ class StoppedBeforeStart(BaseException):
     """A signal, whose number is the argument, has come before a job was started."""
 
 
-class JobStarts:
-    """The starts of one job: the first one, and one after each loss of a machine.
+class JobStarter:
+    """Starts a job, and starts it again after each loss of a machine.
 
-    There are as many of those as a task may have restarts. They are counted from 0
-    again once a start has lasted for `Job.refill_restarts_secs`.
+    It does so as often as a task may be restarted. The count begins again at 0 once the
+    job has run for `Job.refill_restarts_secs` without a loss.
 
     Args:
         job: The job.
@@ -96,6 +96,7 @@ class JobStarts:
         self._handle: JobHandle | None = None  # of the last start; None before it
         self._requests = StopRequests()
         self._stopped_by: int | None = None
+        self._restarts = 0
 
     def stop(self, number: int, _frame: FrameType | None = None) -> None:
         """Handle a signal: stop the job gracefully, and at a second request at once.
@@ -117,7 +118,7 @@ class JobStarts:
             StoppedBeforeStart: If a signal comes before the first start.
             ConfigError, LaunchError: If the first start fails.
         """
-        outcome, failed_start, again = self._run_once(), "", 0
+        outcome, failed_start = self._run_once(), ""
         while outcome.is_machine_lost:
             lost = outcome.reason + failed_start
             if self._stopped_by is not None:
@@ -126,13 +127,11 @@ class JobStarts:
                     exit_status=exit_status_of(self._stopped_by),
                     reason=f"{lost}; {_stopped_by(self._stopped_by)}",
                 )
-            if self._clock() - self._started_at >= self._job.refill_restarts_secs:
-                again = 0
-            if again == self._job.max_restarts:
-                reason = f"{lost}; all restarts are used up ({again})"
+            if self._restarts == self._job.max_restarts:
+                reason = f"{lost}; all restarts are used up ({self._restarts})"
                 return dataclasses.replace(outcome, reason=reason)
-            again += 1
-            of = f"{again} of {self._job.max_restarts}"
+            self._restarts += 1
+            of = f"{self._restarts} of {self._job.max_restarts}"
             self._say(f"{lost}: starting the job again ({of})")
             try:
                 outcome, failed_start = self._run_once(), ""
@@ -143,12 +142,15 @@ class JobStarts:
         return outcome
 
     def _run_once(self) -> Outcome:
-        self._started_at = self._clock()
         self._handle = None
         handle = self._handle = self._backend.submit(self._job)
+        started_at = self._clock()
         if (number := self._stopped_by) is not None:  # since the start before
             handle.cancel(exit_status_of(number), _stopped_by(number))
-        return self._wait(handle)
+        outcome = self._wait(handle)
+        if self._clock() - started_at >= self._job.refill_restarts_secs:
+            self._restarts = 0
+        return outcome
 
 
 def _stopped_by(number: int) -> str:
@@ -157,11 +159,9 @@ def _stopped_by(number: int) -> str:
 
 def _wait(handle: JobHandle, port: int | str | None, console: Console) -> Outcome:
     """Wait for the end of a job, and start TensorBoard once its folder is known."""
-    folder = None
     while not handle.has_ended(_POLL_SECS):
-        folder = handle.model_dir()
-        tensorboard.start_if_requested(folder, console.say)
-    if port is not None and folder is None:
+        tensorboard.start_if_requested(handle.model_dir(), console.say)
+    if port is not None and not tensorboard.has_started():
         console.say(
             "TensorBoard was not started: no task has said in time which its model "
             "directory is, as tf.estimator.train_and_evaluate does"

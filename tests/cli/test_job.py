@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from estimator_runtime.cli.job import JobStarts, StoppedBeforeStart
+from estimator_runtime.cli.job import JobStarter, StoppedBeforeStart
 from estimator_runtime.errors import ConfigError, LaunchError
 from estimator_runtime.launch import Job, Outcome
 
@@ -23,20 +23,22 @@ class Handle:
         self.cancelled.append((exit_status, reason))
 
 
-class Starts(JobStarts):
+class Starts(JobStarter):
     """The starts of a job with 2 restarts, whose runs end as listed.
 
     An end is an outcome, an error of the start, or a signal that comes before it; with
     a number of seconds, it comes after that time.
     """
 
-    def __init__(self, *ends, stop=None):
+    def __init__(self, *ends, stop=None, wait_secs=0.0):
         self.ends, self.stop_signal = list(ends), stop
         self.now, self.lines, self.handles = 0.0, [], []
+        self.wait_secs = wait_secs  # for room, before each start
         job = Job(command=("a.py",), replicas={"chief": 1}, max_restarts=2)
         super().__init__(job, self, self.wait, self.lines.append, lambda: self.now)
 
     def submit(self, _job):
+        self.now += self.wait_secs
         end = self.ends.pop(0)
         if isinstance(end, tuple):
             end, self.secs = end
@@ -72,6 +74,12 @@ def test_losses_that_are_far_apart_do_not_add_up():
     starts = Starts(*[(LOST, 3600.0)] * 9, DONE)
     assert starts.run() is DONE
     assert starts.lines == 9 * ["chief lost its node: starting the job again (1 of 2)"]
+
+
+def test_the_time_that_a_job_waits_for_room_is_no_time_without_a_loss():
+    error = LaunchError("no room")
+    outcome = Starts(LOST, error, error, wait_secs=3600.0).run()
+    assert outcome.reason.endswith("all restarts are used up (2)")
 
 
 @pytest.mark.parametrize("error", [LaunchError("no room"), ConfigError("no room")])

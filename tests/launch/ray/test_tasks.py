@@ -263,7 +263,7 @@ def test_a_task_that_ray_moves_to_another_node_is_not_started_there(start, clust
     tasks.tasks.start(again, {})
     end = tasks.next()
     assert (end.run, end.is_machine_lost) == (again, True)
-    assert end.cause == "lost its address (Ray has moved it)"
+    assert end.cause == "lost its node (Ray has moved it)"
     assert "start" not in [call[0] for call in cluster.actors[2].calls]
 
 

@@ -20,11 +20,13 @@ from estimator_runtime.tf_internals import versions
 # The number of events in one answer.
 _MAX_EVENTS = 1000
 _POLL_SECS = 5.0
-# How long a task goes on running when its events are no longer polled. A job
-# that may have lost the connection waits as long before it ends. So this is short, but
-# no shorter than the default heartbeat timeout, the silence after which a task counts
-# as failed.
+# How long a task goes on running when its events are no longer polled. A job that may
+# have lost the connection waits as long before it ends. So this is short, but no
+# shorter than the default heartbeat timeout, the silence after which a task counts as
+# failed.
 LEASE_SECS = 30.0
+# How long to wait for a port, which is less than the caller waits for an answer.
+_PORT_SECS = 10.0
 
 
 class TaskActor:
@@ -88,8 +90,16 @@ class TaskActor:
         Raises:
             OSError: If another process has taken the port.
         """
-        if port is not None:
-            self._ports.hold(port)
+        # A task whose actor has died may take some time to free its memory and port.
+        until = time.monotonic() + _PORT_SECS
+        while port is not None:
+            try:
+                self._ports.hold(port)
+                break
+            except OSError:
+                if time.monotonic() >= until:
+                    raise
+            time.sleep(_PORT_SECS / 20)
         self._processes.start(run, environ)
 
     def signal(self, run: Run, number: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import logging
 import math
 import signal
@@ -138,7 +139,7 @@ class Slot:
             node_id, *_ = self._cluster.get(where, self._waits.actors_secs)
             self._note_answer(actor)
             if node_id != self.node_id:
-                self._lose(actor, "Ray has moved it", is_address_lost=True)
+                self._lose(actor, "Ray has moved it", lost="node")
                 return
             with self._lock:
                 if self._run != run:  # a signal has come first
@@ -147,11 +148,11 @@ class Slot:
                 self._is_requested = True
             self._cluster.get(starting, self._waits.answer_secs)
         except Exception as error:  # noqa: BLE001 - reported as the end of the run
-            # The port is in use: another process took it after an actor had died.
-            is_taken = isinstance(error, OSError) and not isinstance(
-                error, TimeoutError
-            )
-            self._lose(actor, brief(error), is_address_lost=is_taken)
+            # Ray's error has that of the actor as its cause.
+            number = getattr(getattr(error, "cause", error), "errno", None)
+            # Another process took the port after the last actor had died.
+            lost = "address" if number == errno.EADDRINUSE else None
+            self._lose(actor, brief(error), lost)
 
     def _follow(self, actor: Any) -> None:
         """Forward the events of an actor until it is gone."""
@@ -187,7 +188,7 @@ class Slot:
             if self.actor is actor:
                 self._heard_at = time.monotonic()
 
-    def _lose(self, actor: Any, why: str, is_address_lost: bool = False) -> None:
+    def _lose(self, actor: Any, why: str, lost: str | None = None) -> None:
         """Kill an actor that is lost, and report the end of its run."""
         with self._lock:
             if self.actor is not actor:
@@ -197,16 +198,14 @@ class Slot:
             self._cluster.kill(actor)  # it may only be unreachable
         if run is None:
             return
-        is_node_lost = self._has_lost_node()
-        is_machine_lost = is_node_lost or is_address_lost
-        if is_machine_lost and self._heard_at is not None:
+        lost = "node" if self._has_lost_node() else lost or "actor"
+        if lost == "node" and self._heard_at is not None:
             self.ends_at = self._heard_at + self._waits.lease_secs
-        what = "node" if is_node_lost else "address" if is_address_lost else "actor"
         end = Ended(
             run=run,
             status=-int(signal.SIGKILL),
-            cause=f"lost its {what} ({why})",
-            is_machine_lost=is_machine_lost,
+            cause=f"lost its {lost} ({why})",
+            is_machine_lost=lost != "actor",
         )
         self._hear(end)
 
