@@ -195,7 +195,7 @@ class Events:
         return self._waiting < _MAX_WAITING
 
     def wait_for_room(self, is_over: threading.Event) -> None:
-        """Wait until there is room for lines, or an end of that wait is set."""
+        """Wait until there is room for lines, or `is_over` is set."""
         while not self.takes_lines() and not is_over.is_set():
             is_over.wait(_WAIT_SECS)
 

@@ -66,8 +66,8 @@ class FileWorker:
     ) -> Any:
         """Return the answer of an operation, or None if it does not come in time.
 
-        A late answer is that of the next call for the same question, which nobody gives
-        to `put`.
+        The next call for the same question returns a late answer. Do not `put` an
+        operation under the name of a question.
 
         While the files hang, only the first call waits, unless `goes_on` is given: then
         the wait lasts as long as that returns True.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from estimator_runtime.checkpoint.restore import recovery
@@ -61,7 +61,7 @@ class Record:
         self._training: dict[Run, int] = {}
         # Reports that name a folder, which the thread takes in their order.
         self._named: collections.deque[tuple[Run, dict[str, Any]]] = collections.deque()
-        self._saved_by: dict[str, Task] = {}  # the task that saves to a folder
+        self._saved_by: dict[str, Task] = {}  # the first task that saves to a folder
         self._problem: str | None = None
         self.model_dir: str | None = None
         self.restarts = 0
@@ -148,7 +148,7 @@ class Record:
             if "model_dir" in report:
                 problem = self._take_model_dir(run, report["model_dir"])
             else:
-                problem = self._take_checkpoint_dir(run.task, report["checkpoint_dir"])
+                problem = self._take_checkpoint_dir(run.task, report)
             self._problem = self._problem or problem
 
     def _take_model_dir(self, run: Run, path: str) -> str | None:
@@ -176,8 +176,8 @@ class Record:
             "RunConfig(model_dir=...)"
         )
 
-    def _take_checkpoint_dir(self, task: Task, path: str) -> str | None:
-        """Record the folder that a session of a task saves checkpoints to.
+    def _take_checkpoint_dir(self, task: Task, report: Mapping[str, Any]) -> str | None:
+        """Record the checkpoint folder of a chief's session.
 
         The leader's folder counts as the model directory until an Estimator reports
         one. A session that the program creates itself may save anywhere.
@@ -185,8 +185,8 @@ class Record:
         Returns:
             The reason why the job cannot go on, or None if it can.
         """
-        path = _resolve(path)
-        other = self._saved_by.setdefault(path, task)
+        path = _resolve(report["checkpoint_dir"])
+        other = self._saved_by.setdefault(path, task) if report.get("saves") else task
         if other != task:
             return (
                 f"{other} and {task} both save checkpoints to {path!r}: each trains "

@@ -64,8 +64,12 @@ def launcher_reports(
     path = reporting.absolute(folder) if folder else ""
     strategy = sessions.current_worker_context()
     if path and (strategy.is_chief if strategy else settings.is_chief):
+        intervals = settings.save_checkpoint_secs, settings.save_checkpoint_steps
+        saves = any(map(is_on, intervals)) or any(
+            isinstance(each, _train.CheckpointSaverHook) for each in hooks
+        )
         # For programs without train_and_evaluate, which reports it earlier.
-        reporting.send(checkpoint_dir=path)
+        reporting.send(checkpoint_dir=path, saves=saves)
     if not reporting.is_on():
         return []
     is_alone = not (settings.master or strategy)

@@ -65,10 +65,16 @@ def test_tasks_that_train_several_models_have_the_same_folders_in_the_same_order
 
 def test_tasks_that_each_train_alone_in_one_folder_end_the_job(tmp_path):
     record, again = _record(), Run(task=_CHIEF, attempt=1)
-    for run, name in ((_CHIEFS, "a"), (again, "a"), (_WORKERS, "b")):
-        record.hear(run, {"checkpoint_dir": str(tmp_path / name)})
+    for run, name, saves in (
+        (_CHIEFS, "a", True),
+        (again, "a", True),
+        (_WORKERS, "b", True),
+        (_WORKERS, "a", False),  # it reads there
+    ):
+        path = str(tmp_path / name)
+        record.hear(run, {"checkpoint_dir": path, "saves": saves})
         assert record.problem() is None
-    record.hear(_WORKERS, {"checkpoint_dir": str(tmp_path / "a")})
+    record.hear(_WORKERS, {"checkpoint_dir": str(tmp_path / "a"), "saves": True})
     assert record.problem().startswith(
         f"chief and worker 0 both save checkpoints to '{tmp_path}/a': each trains alone"
     )
