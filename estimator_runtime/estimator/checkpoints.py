@@ -84,7 +84,9 @@ def check_model_dir(estimator: Any) -> None:
     saves = config.save_checkpoints_secs or config.save_checkpoints_steps
     if saves:  # a folder to which nothing is saved need not be found again
         paths.check_model_dir("model_dir", folder)
-    if config.is_chief and (saves or config.save_summary_steps):
+    writes = config.is_chief and (saves or config.save_summary_steps)
+    # A training that is complete writes nothing, so its folder may be read-only.
+    if writes and not os.path.isdir(folder):
         paths.check_writable("model_dir", folder)
 
 

@@ -193,7 +193,7 @@ def predict(
                 yield from kept_rows(batch)
             return
         with call.in_graph():
-            estimator._validate_features_in_predict_input(kept.batch)
+            estimator._validate_features_in_predict_input(call.features)
             creator = tf1.train.ChiefSessionCreator(
                 _scaffold_of_inputs(), config=estimator._session_config
             )
@@ -256,6 +256,7 @@ class _Call(tf.estimator.SessionRunHook):
         until_done: Gives the session of the model back when it is closed.
 
     Attributes:
+        features: What the inputs have for the model.
         hooks: The hooks of the inputs.
         in_memory: The rows, if they are in memory and a kept model serves the call.
     """
@@ -273,6 +274,7 @@ class _Call(tf.estimator.SessionRunHook):
         self._input_fn, self._checkpoint = input_fn, checkpoint
         self._until_done = until_done
         self._graph: tf.Graph | None = None
+        self.features: Any = None
         self.hooks: list[tf.estimator.SessionRunHook] = []
         self.in_memory: in_memory.Rows | None = None
 
@@ -290,10 +292,10 @@ class _Call(tf.estimator.SessionRunHook):
         if given is not None:
             self.try_in_memory(given)
         with tf.device(None):  # only input_fn itself is called for the CPU
-            features, labels, self.hooks = util.parse_input_fn_result(result)
+            self.features, labels, self.hooks = util.parse_input_fn_result(result)
         if given is None:
-            self._try(features, None if is_prediction else labels)
-        return features, labels
+            self._try(self.features, None if is_prediction else labels)
+        return self.features, labels
 
     def try_in_memory(self, rows: in_memory.Rows) -> None:
         """Raise IsKept if a kept model can serve a call with such rows."""

@@ -90,6 +90,31 @@ def test_predict_yields_batches_and_chosen_keys(pair, linear, rows, assert_equal
     assert pair.calls == ["infer"]
 
 
+def test_features_that_the_model_does_not_use_show_that_the_input_has_an_end(
+    pair, caplog
+):
+    def model_fn(features, mode):
+        weight = tf1.get_variable("w", [])
+        return tf.estimator.EstimatorSpec(
+            mode,
+            predictions={"y": features["x"] * weight},
+            loss=tf.reduce_sum(weight),
+            train_op=tf1.assign_add(tf1.train.get_global_step(), 1),
+        )
+
+    def numbers():
+        dataset = tf.data.Dataset.range(4).batch(2)
+        number = tf1.data.make_one_shot_iterator(dataset).get_next()
+        return {"x": tf.cast(number, tf.float32) * 2, "id": number}
+
+    pair = pair(model_fn, params=None)
+    pair.train(numbers)
+    for _ in range(2):
+        assert len(list(pair.kept.predict(numbers))) == 4
+    assert pair.calls == ["infer"]
+    assert "predict yields forever" not in caplog.text
+
+
 def test_a_feature_may_be_a_prediction(pair):
     def model_fn(features, mode):
         tf1.get_variable("w", [])
