@@ -148,7 +148,8 @@ def test_a_chief_that_is_killed_goes_on_from_the_values_of_the_ps(launch, tmp_pa
     (tmp_path / "train.py").write_text(_COUNTING)
     job = launch("--tf1", "--workers", "0", "--ps", "1", "train.py")
     killed = int(job.wait_for(r"\| from 0 (\d+)$")[1])
-    reached = int(job.wait_for(r"\| step (4\d)$")[1])
+    # Where it waits: a step that is cut short leaves the ps a part of its values.
+    reached = int(job.wait_for(r"\| step (7\d)$")[1])
     os.kill(killed, signal.SIGKILL)
     (tmp_path / "finish").touch()
     assert job.end() == 0, job.text
