@@ -45,8 +45,9 @@ _TASK = """
 
 These properties are read-only. They come from TF_CONFIG; see [clusters](clusters.md).
 Under a multi-worker strategy, TensorFlow's coordinator assigns the task later. Until
-then all of them but `cluster_spec` describe a task that runs alone, in the
-program's own config for good: [find the chief](clusters.md#how-a-job-ends).
+then all of them but `cluster_spec` describe a task that runs alone. The
+program's own config keeps these values: [find the
+chief](clusters.md#how-a-job-ends).
 """
 _METHODS = """
 ## Methods

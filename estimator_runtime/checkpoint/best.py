@@ -147,10 +147,12 @@ class BestCheckpoints:
         if not best:
             return False
         if is_kept:
-            written = {**noted, _name_of_new(Checkpoint.at(prefix)): finite}
-            self._write_metrics(written)
+            new = _name_of_new(Checkpoint.at(prefix))
+            self._write_metrics({**noted, new: finite})
             if not self._is_linked(prefix, [n for n in best if n != name], noted):
                 return False
+            written = {**noted, name: finite}
+            self._write_metrics(written)
         # Even if this checkpoint is not kept: a run that died may have left more
         # checkpoints than the best ones.
         self._write_state(best)

@@ -135,8 +135,10 @@ def _format_marked(handler: Any, record: logging.LogRecord) -> str:
     What other handlers of the program write, such as to a file, is not changed.
     """
     text = logging.Handler.format(handler, record)
+    stream = getattr(handler, "stream", None)
     standard = (sys.stderr, sys.stdout, sys.__stderr__, sys.__stdout__)
-    return text.replace("\n", "\n\t") if handler.stream in standard else text
+    is_marked = stream is not None and stream in standard
+    return text.replace("\n", "\n\t") if is_marked else text
 
 
 _installed: DeprecationFilter | None = None

@@ -88,6 +88,11 @@ def request(port: int | str | None) -> None:
     _requested = (0, 0) if port is None else (port, os.getpid())
 
 
+def has_started() -> bool:
+    """Return whether `start_if_requested` has started TensorBoard, or has tried to."""
+    return bool(_folders)
+
+
 def _say(line: str) -> None:
     # Erase a progress bar that may be on this line; it is redrawn on the next one.
     clear = "\r\x1b[K" if terminal.can_redraw(sys.stderr) else ""

@@ -4,17 +4,18 @@ It ends when its parent process ends, for any reason. Its one line on standard o
 for the user: the address once TensorBoard listens, or why it does not.
 """
 
-import contextlib
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 
+from estimator_runtime import threads
 from estimator_runtime.output.tensorboard import FIRST_FREE, HOST
 
 _CHECK_SECS = 0.5
-_EXIT_SECS = 3
+_EXIT_SECS = 3.0
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -29,6 +30,8 @@ def main(arguments: Sequence[str]) -> int:
     folder, port, parent = arguments
     # Exit regularly, so that the files of TensorBoard's data server are removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    # Started before the imports, which take seconds.
+    threads.start("parent", _end_with, int(parent))
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # other output must not look like the answer
     try:
@@ -39,11 +42,8 @@ def main(arguments: Sequence[str]) -> int:
         problem = " ".join(str(text).split())
         print(f"TensorBoard could not be started: {problem}", file=answers, flush=True)
         return 1
-    with contextlib.suppress(BrokenPipeError):  # the parent is gone already
-        print(f"TensorBoard: {url}", file=answers, flush=True)
-    while os.getppid() == int(parent):
-        time.sleep(_CHECK_SECS)
-    signal.alarm(_EXIT_SECS)  # ends an exit that takes longer
+    print(f"TensorBoard: {url}", file=answers, flush=True)
+    threading.Event().wait()
     return 0
 
 
@@ -55,3 +55,11 @@ def _serve(folder: str, port: str) -> str:
     ports = [] if port == FIRST_FREE else ["--port", port]
     server.configure(["tensorboard", "--logdir", folder, "--host", HOST, *ports])
     return server.launch()
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_CHECK_SECS)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_EXIT_SECS)
+    os._exit(0)

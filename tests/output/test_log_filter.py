@@ -84,6 +84,23 @@ def test_in_a_task_the_further_lines_of_a_message_begin_with_a_tab(log_of_task, 
     assert capsys.readouterr() == ("first of A\n\tsecond\n",) * 2
 
 
+def test_in_a_task_a_handler_without_a_stream_gets_messages_as_they_are(log_of_task):
+    class Kept(logging.StreamHandler):
+        def __init__(self):
+            logging.Handler.__init__(self)
+            self.texts = []
+
+        def emit(self, record):
+            self.texts.append(self.format(record))
+
+        def flush(self):
+            pass
+
+    log_of_task.addHandler(kept := Kept())
+    log_of_task.error("first\nsecond")
+    assert kept.texts == ["first\nsecond"]
+
+
 def test_in_a_task_absls_handler_marks_what_it_writes_to_standard_error(
     log_of_task, capsys
 ):

@@ -78,13 +78,15 @@ def read_program(path: str) -> Program:
         seen.add(file)
         is_package = file.endswith(f"{os.sep}__init__.py")
         package = module if is_package else module.rpartition(".")[0]
-        source = Source(file=os.path.relpath(file, folder))
-        with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError):
+        try:
             with open(file, "rb") as opened:
                 tree = ast.parse(opened.read())
-            imports = _Reader(source, package, is_eager).read(tree)
-            sources.append(source)
-            modules += [(n, is_eager and now) for n, now in imports.items()]
+        except (OSError, SyntaxError, ValueError, RecursionError):
+            continue
+        source = Source(file=os.path.relpath(file, folder))
+        imports = _Reader(source, package, is_eager).read(tree)
+        sources.append(source)
+        modules += [(n, is_eager and now) for n, now in imports.items()]
     if not sources:
         raise EstimatorRuntimeError(f"{path} is compiled; name its source")
     return Program(folder=folder, sources=tuple(sources))
