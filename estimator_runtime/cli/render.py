@@ -7,8 +7,8 @@ import os
 import re
 
 from estimator_runtime.cli import run_flags
-from estimator_runtime.cli.job import job_of
 from estimator_runtime.cli.parser import NAME, Parser, add_program
+from estimator_runtime.cli.run import job_of
 
 
 def add_to(commands: argparse._SubParsersAction[Parser]) -> None:

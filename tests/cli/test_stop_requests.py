@@ -4,7 +4,7 @@ from signal import SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXCPU
 
 import pytest
 
-from estimator_runtime.cli.job import exit_status_of
+from estimator_runtime.launch.starter import exit_status_of
 from estimator_runtime.signals.inbox import StopRequests
 
 

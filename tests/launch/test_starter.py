@@ -4,9 +4,9 @@ import signal
 
 import pytest
 
-from estimator_runtime.cli.job import JobStarter, StoppedBeforeStart
 from estimator_runtime.errors import ConfigError, LaunchError
 from estimator_runtime.launch import Job, Outcome
+from estimator_runtime.launch.starter import JobStarter, StoppedBeforeStart
 
 LOST = Outcome(exit_status=1, reason="chief lost its node", is_machine_lost=True)
 DONE = Outcome(exit_status=0, reason="the job is done")
